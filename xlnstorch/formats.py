@@ -1,0 +1,183 @@
+"""Word formats: where the bits of an LNS word lie and what they mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+
+import torch
+
+from .accumulators import Accumulator, LogAccumulator
+from .adders import Adder, Exact
+from .exact import LogScale
+
+__all__ = ["LNSFormat"]
+
+_MAX_LOG_BITS = 52  # the packed form, (e << 1) | sign in a float64, is exact up to here
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class LNSFormat:
+    """A logarithmic word format, with the adder and the accumulator that its arithmetic uses.
+
+    A word is a sign bit above a log field of ``log_bits = int_bits + frac_bits`` bits in offset binary::
+
+        | sign (1) | log field (int_bits + frac_bits) |
+        value = (-1)**sign * base**(e / 2**frac_bits),   e = field - 2**(log_bits - 1)
+
+    Field 0 is zero, so the all-zero word is 0.0. The word with sign 1 and field 0 is read as zero and never produced.
+    Results above the range saturate to the largest magnitude, results below it flush to zero.
+
+    Parameters
+    ----------
+    int_bits : int
+        Integer bits of the logarithm, its sign included, at least 1.
+    frac_bits : int
+        Fraction bits of the logarithm, 0 to 48; together with `int_bits` at most 52.
+    adder : Adder
+        Which integers stand for ``log(1 ± base**-d)``.
+    accumulator : Accumulator
+        In which order, and how, sums and dot products are formed.
+    base : float
+        Base of the logarithm. Hardware has 2 only; any other base above 1 is a software format.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A parameter is of the wrong type or out of its range; the message names it.
+
+    Examples
+    --------
+    >>> from xlnstorch import LNSFormat
+    >>> LNSFormat(8, 7)
+    lns16
+    >>> LNSFormat(3, 4).width
+    8
+    """
+
+    int_bits: int
+    frac_bits: int
+    adder: Adder = dataclasses.field(default_factory=Exact)
+    accumulator: Accumulator = dataclasses.field(default_factory=LogAccumulator)
+    base: float = 2.0
+
+    def __post_init__(self) -> None:
+        for name in ("int_bits", "frac_bits"):
+            value = getattr(self, name)
+            try:
+                object.__setattr__(self, name, operator.index(value))
+            except TypeError:
+                raise TypeError(f"{name} must be an integer, not {value!r}") from None
+        if self.int_bits < 1:
+            raise ValueError(f"int_bits must be at least 1, not {self.int_bits}")
+        if not 0 <= self.frac_bits <= 48:
+            raise ValueError(f"frac_bits must be between 0 and 48, not {self.frac_bits}")
+        if not 2 <= self.log_bits <= _MAX_LOG_BITS:
+            raise ValueError(
+                f"int_bits + frac_bits must be between 2 and {_MAX_LOG_BITS}, not {self.int_bits} + {self.frac_bits}"
+            )
+        if not isinstance(self.adder, Adder):
+            raise TypeError(f"adder must be an Adder such as Exact(), not {self.adder!r}")
+        if not isinstance(self.accumulator, Accumulator):
+            raise TypeError(f"accumulator must be an Accumulator such as LogAccumulator(), not {self.accumulator!r}")
+        if not isinstance(self.base, (int, float)) or not 1.0 < self.base < float("inf"):
+            raise ValueError(f"base must be a finite number above 1, not {self.base!r}")
+        object.__setattr__(self, "base", float(self.base))
+
+    # Sizes ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def log_bits(self) -> int:
+        """Width of the log field in bits."""
+        return self.int_bits + self.frac_bits
+
+    @property
+    def width(self) -> int:
+        """Width of a word in bits."""
+        return 1 + self.log_bits
+
+    @property
+    def bias(self) -> int:
+        """What a field exceeds its logarithm e by; also the word of 1.0."""
+        return 1 << (self.log_bits - 1)
+
+    @property
+    def max_field(self) -> int:
+        """The largest field, that of a saturated result."""
+        return (1 << self.log_bits) - 1
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The smallest signed integer dtype that holds a word."""
+        for dtype in (torch.int8, torch.int16, torch.int32):
+            if self.width <= torch.iinfo(dtype).bits:
+                return dtype
+        return torch.int64
+
+    @property
+    def scale(self) -> LogScale:
+        """The logarithms of this format."""
+        return LogScale.of(self.frac_bits, self.base)
+
+    # Bits ----------------------------------------------------------------------------------------------------------
+
+    def unpack(self, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the sign (bool) and the field (int64) of each word; a negative zero's sign is dropped."""
+        wide = words.to(torch.int64)
+        field = wide & self.max_field
+        return ((wide >> self.log_bits) & 1).bool() & (field != 0), field
+
+    def pack(self, sign: torch.Tensor, field: torch.Tensor) -> torch.Tensor:
+        """Return the words, in :attr:`dtype`, with these signs and fields, which must be in range."""
+        return ((sign.to(torch.int64) << self.log_bits) | field).to(self.dtype)
+
+    def from_unsigned(self, words: torch.Tensor) -> torch.Tensor:
+        """Return words in :attr:`dtype` from the non-negative integers that hardware shows, any integer dtype.
+
+        Raises
+        ------
+        TypeError
+            `words` is not an integer tensor.
+        ValueError
+            A value needs more than :attr:`width` bits; the message shows the first.
+        """
+        if words.dtype.is_floating_point or words.dtype.is_complex or words.dtype == torch.bool:
+            raise TypeError(f"words must be integers, not {words.dtype}")
+        wide = words.to(torch.int64)
+        bad = (wide < 0) | (wide >> self.width != 0)
+        if bool(bad.any()):
+            raise ValueError(f"a word of {self} must be between 0 and {(1 << self.width) - 1}, not {int(wide[bad][0])}")
+        return wide.to(self.dtype)
+
+    def to_unsigned(self, words: torch.Tensor) -> torch.Tensor:
+        """Return words as non-negative int64, the way hardware and reports show them."""
+        return words.to(torch.int64) & ((1 << self.width) - 1)
+
+    # Names ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The catalogue's name, or the widths as ``int_bits,frac_bits``; without adder and accumulator."""
+        from .catalog import CATALOG
+
+        if self.base == 2.0:
+            for name, format in CATALOG.items():
+                if (format.int_bits, format.frac_bits) == (self.int_bits, self.frac_bits):
+                    return name
+        return f"{self.int_bits},{self.frac_bits}"
+
+    def __repr__(self) -> str:
+        default = LNSFormat(self.int_bits, self.frac_bits)
+        if self == default and self.name in _catalog_names():
+            return self.name
+        parts = [str(self.int_bits), str(self.frac_bits)]
+        for field in ("adder", "accumulator", "base"):
+            if getattr(self, field) != getattr(default, field):
+                parts.append(f"{field}={getattr(self, field)!r}")
+        return f"LNSFormat({', '.join(parts)})"
+
+
+def _catalog_names() -> frozenset[str]:
+    from .catalog import CATALOG
+
+    return frozenset(CATALOG)

@@ -1,0 +1,107 @@
+"""Watching the arithmetic: every LNS operation, element by element, with its operands, result and flags.
+
+Capture for hardware, counting of flags and checks all hang on this one hook, so none of them can see anything but what
+was really computed. Nothing is built while nobody watches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from .formats import LNSFormat
+
+__all__ = ["FLAGS", "FlagCounts", "Operation", "flags", "observing"]
+
+#: The status flags of an operation, in the order of their bits in hardware.
+FLAGS = ("overflow", "underflow", "invalid", "zero_divide")
+
+
+class Operation(NamedTuple):
+    """One elementwise LNS operation, as it was computed.
+
+    Attributes
+    ----------
+    name : str
+        ``"mul"``, ``"add"``, ``"sub"``, ``"div"``, …
+    format : LNSFormat
+        The format of operands and result.
+    operands : tuple of Tensor
+        Words, broadcast to the shape of the result.
+    result : Tensor
+        Words.
+    flags : Tensor
+        int64, one bit for each of :data:`FLAGS`.
+    """
+
+    name: str
+    format: LNSFormat
+    operands: tuple[torch.Tensor, ...]
+    result: torch.Tensor
+    flags: torch.Tensor
+
+
+_observers: list[Callable[[Operation], None]] = []
+
+
+@contextlib.contextmanager
+def observing(observer: Callable[[Operation], None]) -> Iterator[None]:
+    """Call `observer` with each LNS operation computed inside the block, in any thread."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
+
+
+def report(
+    name: str, format: LNSFormat, operands: tuple[torch.Tensor, ...], result: torch.Tensor, **flags: torch.Tensor
+) -> None:
+    """Tell the observers of one operation; `flags` maps names of :data:`FLAGS` to boolean tensors."""
+    if not _observers:
+        return
+    bits = torch.zeros(result.shape, dtype=torch.int64, device=result.device)
+    for flag, raised in flags.items():
+        bits |= raised.to(torch.int64) << FLAGS.index(flag)
+    operation = Operation(name, format, tuple(x.broadcast_to(result.shape) for x in operands), result, bits)
+    for observer in tuple(_observers):
+        observer(operation)
+
+
+@dataclasses.dataclass
+class FlagCounts:
+    """How many elementwise operations ran in a block and how many raised each flag."""
+
+    operations: int = 0
+    overflow: int = 0
+    underflow: int = 0
+    invalid: int = 0
+    zero_divide: int = 0
+
+    def _count(self, operation: Operation) -> None:
+        self.operations += operation.flags.numel()
+        for bit, flag in enumerate(FLAGS):
+            raised = int(((operation.flags >> bit) & 1).sum())
+            setattr(self, flag, getattr(self, flag) + raised)
+
+
+@contextlib.contextmanager
+def flags() -> Iterator[FlagCounts]:
+    """Count the flags that LNS operations raise inside the block.
+
+    Examples
+    --------
+    >>> import xlnstorch
+    >>> with xlnstorch.flags() as counts:
+    ...     _ = xlnstorch.lnstensor([1e30, 1.0], format=xlnstorch.lns16) * 1e30
+    >>> counts.overflow, counts.operations
+    (1, 2)
+    """
+    counts = FlagCounts()
+    with observing(counts._count):
+        yield counts

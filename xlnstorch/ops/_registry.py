@@ -1,0 +1,152 @@
+"""The table from aten operator to handler, and what happens to an operator that is not in it.
+
+An operator is, in this order: handled here; taken apart by PyTorch (a composite operator, or one of the derived ones
+listed in `DECOMPOSED`), so that its parts come back here; or refused. Nothing is ever computed in float instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._decomp import get_decompositions
+from torch.utils._pytree import tree_leaves
+
+from .. import conversions
+from ..formats import LNSFormat
+from ..tensor import LNSTensor
+
+aten = torch.ops.aten
+Operator = torch._ops.OpOverload
+
+_HANDLERS: dict[Operator, Callable] = {}
+_FLOAT_FALLBACKS: dict[str, str] = {}
+
+#: Operators that PyTorch itself defines by simpler ones, with derivative formulas of their own; used as they are.
+DECOMPOSED = get_decompositions(
+    [
+        aten.mse_loss,
+        aten.mse_loss_backward,
+        aten._log_softmax,
+        aten._log_softmax_backward_data,
+        aten._softmax,
+        aten._softmax_backward_data,
+        aten.nll_loss_forward,
+        aten.nll_loss_backward,
+        aten.addcmul,
+        aten.addcdiv,
+        aten.rsub,
+    ]
+)
+
+
+def register(*operators: Operator) -> Callable[[Callable], Callable]:
+    """Make the decorated function the handler of `operators`; it is called as ``handler(func, *args, **kwargs)``."""
+
+    def decorate(handler: Callable) -> Callable:
+        for operator in operators:
+            if operator in _HANDLERS:
+                raise RuntimeError(f"{operator} already has a handler, {_HANDLERS[operator].__qualname__}")
+            _HANDLERS[operator] = handler
+        return handler
+
+    return decorate
+
+
+def register_inplace(operator: Operator, functional: Operator) -> None:
+    """Handle `operator` by computing `functional` and writing the words over the first argument's."""
+    compute = _HANDLERS[functional]
+
+    @register(operator)
+    def handler(func, self, *args, **kwargs):
+        self = only_lns(func, self)
+        result = compute(functional, self, *args, **kwargs)
+        if result.shape != self.shape:
+            raise RuntimeError(f"output with shape {tuple(self.shape)} does not match the shape {tuple(result.shape)}")
+        self._words.copy_(result._words)
+        return self
+
+
+def dispatch(func: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Compute `func` on arguments of which at least one is, or contains, an LNSTensor."""
+    handler = _HANDLERS.get(func)
+    if handler is not None:
+        return handler(func, *args, **kwargs)
+    decomposition = DECOMPOSED.get(func)
+    if decomposition is not None:
+        return decomposition(*args, **kwargs)
+    result = func.decompose(*args, **kwargs)
+    if result is not NotImplemented:
+        return result
+    formats = sorted({repr(x.format) for x in tree_leaves((args, kwargs)) if isinstance(x, LNSTensor)})
+    raise NotImplementedError(
+        f"{func} has no LNS implementation (called with {', '.join(formats)}). It is not computed in float64 instead, "
+        "since hardware would not compute that either; x.decode() gives the float64 values if that is what is wanted."
+    )
+
+
+def registered() -> list[str]:
+    """Return the names of the aten operators with a handler, sorted."""
+    return sorted(str(operator) for operator in _HANDLERS)
+
+
+def note_float_fallback(name: str, how: str) -> None:
+    """List `name` among the functions that hardware has no LNS primitive for."""
+    _FLOAT_FALLBACKS[name] = how
+
+
+def float_fallbacks() -> dict[str, str]:
+    """Return the elementwise functions that leave LNS on the way, each with how its result is rounded.
+
+    Everything else is LNS arithmetic alone: a network without these functions runs on an LNS unit as it is.
+    """
+    return dict(_FLOAT_FALLBACKS)
+
+
+# What handlers share --------------------------------------------------------------------------------------------------
+
+
+def only_lns(func: Operator, x: Any) -> LNSTensor:
+    """Return `x` if an LNSTensor; refuse to store LNS results in anything else."""
+    if not isinstance(x, LNSTensor):
+        raise TypeError(f"{func} cannot write LNS words into a plain {getattr(x, 'dtype', type(x).__name__)} tensor")
+    return x
+
+
+def common_format(func: Operator, *operands: Any) -> LNSFormat:
+    """Return the one format among `operands`.
+
+    Raises
+    ------
+    TypeError
+        Two formats: LNS formats never mix silently.
+    """
+    format = None
+    for operand in operands:
+        if isinstance(operand, LNSTensor):
+            if format is None:
+                format = operand.format
+            elif operand.format != format:
+                raise TypeError(
+                    f"{func} got operands of two formats, {format} and {operand.format}; convert one with "
+                    f"xlnstorch.lnstensor(x, format=..., detach=False)"
+                )
+    return format
+
+
+def words_of(format: LNSFormat, x: Any, device: torch.device | None = None) -> torch.Tensor:
+    """Return the words of an operand: an LNSTensor's own, or those nearest to a plain tensor or number."""
+    if isinstance(x, LNSTensor):
+        return x._words
+    if isinstance(x, torch.Tensor):
+        return conversions.encode(format, x)
+    return torch.tensor(conversions.encode_scalar(format, x), dtype=format.dtype, device=device)
+
+
+def operands(func: Operator, *xs: Any) -> tuple[LNSFormat, list[torch.Tensor]]:
+    """Return the common format of `xs` and their words, on one device."""
+    format = common_format(func, *xs)
+    device = next(x.device for x in xs if isinstance(x, LNSTensor))
+    words = [words_of(format, x, device) for x in xs]
+    return format, [w.to(device) if w.dim() == 0 and w.device != device else w for w in words]

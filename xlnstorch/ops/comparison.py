@@ -1,0 +1,89 @@
+"""Comparisons order by value, with both zeros equal; selections hand words through untouched."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from .. import arithmetic
+from ..tensor import LNSTensor
+from ._registry import aten, operands, register
+
+_RELATIONS = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+
+def _keys(func, *xs):
+    format, words = operands(func, *xs)
+    return format, words, [arithmetic.compare_key(format, w) for w in words]
+
+
+def _register_relation(name, relation):
+    packet = getattr(aten, name)
+
+    @register(packet.Tensor, packet.Scalar)
+    def handler(func, self, other):
+        _, _, (a, b) = _keys(func, self, other)
+        return relation(a, b)
+
+
+for _name, _relation in _RELATIONS.items():
+    _register_relation(_name, _relation)
+
+
+@register(aten.maximum.default)
+def maximum(func, self, other):
+    format, (a, b), (key_a, key_b) = _keys(func, self, other)
+    return LNSTensor(torch.where(key_a >= key_b, a, b), format)
+
+
+@register(aten.minimum.default)
+def minimum(func, self, other):
+    format, (a, b), (key_a, key_b) = _keys(func, self, other)
+    return LNSTensor(torch.where(key_a <= key_b, a, b), format)
+
+
+@register(aten.where.self)
+def where(func, condition, self, other):
+    format, (a, b) = operands(func, self, other)
+    return LNSTensor(torch.where(condition, a, b), format)
+
+
+@register(aten.equal.default)
+def equal(func, self, other):
+    if self.shape != other.shape:
+        return False
+    _, _, (a, b) = _keys(func, self, other)
+    return torch.equal(a, b)
+
+
+@register(aten.argmax.default, aten.argmin.default)
+def arg_extreme(func, self, dim=None, keepdim=False):
+    return func(arithmetic.compare_key(self.format, self._words), dim, keepdim)
+
+
+@register(aten.max.dim, aten.min.dim)
+def extreme_along(func, self, dim, keepdim=False):
+    _, indices = func(arithmetic.compare_key(self.format, self._words), dim, keepdim)
+    words = self._words.gather(dim, indices if keepdim else indices.unsqueeze(dim)) if self.dim() else self._words
+    return LNSTensor(words if keepdim or not self.dim() else words.squeeze(dim), self.format), indices
+
+
+@register(aten.max.default, aten.min.default)
+def extreme(func, self):
+    flat = self._words.reshape(-1)
+    pick = torch.argmax if func is aten.max.default else torch.argmin
+    return LNSTensor(flat[pick(arithmetic.compare_key(self.format, flat))], self.format)
+
+
+@register(aten.amax.default, aten.amin.default)
+def extreme_over(func, self, dim=(), keepdim=False):
+    key = func(arithmetic.compare_key(self.format, self._words), dim, keepdim)
+    return LNSTensor(self.format.pack(key < 0, key.abs()), self.format)

@@ -1,0 +1,100 @@
+"""New tensors like an LNSTensor, and the ways of filling and copying one."""
+
+from __future__ import annotations
+
+import torch
+
+from .. import conversions
+from ..tensor import LNSTensor
+from ._registry import aten, operands, register, words_of
+
+
+def _words_kwargs(func, self, kwargs):
+    """Return keyword arguments for the words, or None where a plain tensor of another dtype is asked for."""
+    dtype = kwargs.get("dtype")
+    if dtype not in (None, torch.float64):
+        return None
+    return {**kwargs, "dtype": self.format.dtype}
+
+
+@register(
+    aten.empty_like.default,
+    aten.zeros_like.default,
+    aten.new_empty.default,
+    aten.new_empty_strided.default,
+    aten.new_zeros.default,
+)
+def zero_words(func, self, *args, **kwargs):
+    # The word of zero is zero. "Empty" tensors are zero as well, so that nothing depends on what memory held.
+    words_kwargs = _words_kwargs(func, self, kwargs)
+    if words_kwargs is None:
+        return func(self._words, *args, **kwargs)
+    return LNSTensor(func(self._words, *args, **words_kwargs).zero_(), self.format)
+
+
+@register(aten.ones_like.default, aten.new_ones.default)
+def ones(func, self, *args, **kwargs):
+    words_kwargs = _words_kwargs(func, self, kwargs)
+    if words_kwargs is None:
+        return func(self._words, *args, **kwargs)
+    return LNSTensor(func(self._words, *args, **words_kwargs).fill_(self.format.bias), self.format)
+
+
+@register(aten.full_like.default, aten.new_full.default)
+def full(func, self, *args, **kwargs):
+    *shape, value = args
+    words_kwargs = _words_kwargs(func, self, kwargs)
+    if words_kwargs is None:
+        return func(self._words, *args, **kwargs)
+    word = conversions.encode_scalar(self.format, value)
+    return LNSTensor(func(self._words, *shape, word, **words_kwargs), self.format)
+
+
+@register(aten.rand_like.default, aten.randn_like.default)
+def random_like(func, self, **kwargs):
+    values = func(torch.empty(self.shape, dtype=torch.float64, device=self.device), **kwargs)
+    return LNSTensor(conversions.encode(self.format, values), self.format)
+
+
+@register(aten.fill_.Scalar)
+def fill(func, self, value):
+    self._words.fill_(conversions.encode_scalar(self.format, value))
+    return self
+
+
+@register(aten.fill_.Tensor)
+def fill_tensor(func, self, value):
+    self._words.copy_(operands(func, self, value)[1][1])
+    return self
+
+
+@register(aten.zero_.default)
+def zero(func, self):
+    self._words.zero_()
+    return self
+
+
+@register(aten.copy_.default)
+def copy(func, self, src, non_blocking=False):
+    if not isinstance(self, LNSTensor):
+        raise TypeError(
+            f"an LNSTensor of {src.format} cannot be copied into a plain {self.dtype} tensor; x.value gives its values"
+        )
+    if isinstance(src, LNSTensor):
+        self._words.copy_(conversions.rescale(src.format, src._words, self.format), non_blocking)
+    else:
+        self._words.copy_(words_of(self.format, src), non_blocking)
+    return self
+
+
+@register(aten._to_copy.default)
+def to_copy(func, self, **kwargs):
+    dtype = kwargs.pop("dtype", None)
+    if dtype not in (None, torch.float64):
+        raise TypeError(f"an LNSTensor of {self.format} has no dtype {dtype}; x.decode().to({dtype}) gives its values")
+    return LNSTensor(func(self._words, **kwargs), self.format)
+
+
+@register(aten._local_scalar_dense.default)
+def item(func, self):
+    return conversions.decode(self.format, self._words).item()

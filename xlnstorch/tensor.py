@@ -1,0 +1,174 @@
+"""LNSTensor: a torch.Tensor whose elements are LNS words.
+
+It is a wrapper subclass that acts *below* autograd (``__torch_dispatch__``), as DTensor does. PyTorch's derivative
+formulas, its engine, ``nn`` and ``optim`` therefore run unchanged on it, and every addition that they make, the sum of
+two gradients included, arrives here as an aten operator and is done in LNS. It reports dtype float64, because autograd
+differentiates floating point only; no float64 value is stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from . import conversions
+from .formats import LNSFormat
+
+__all__ = ["LNSTensor"]
+
+
+class LNSTensor(torch.Tensor):
+    """A tensor of LNS words. Make one with :func:`xlnstorch.lnstensor` or the other factories.
+
+    Parameters
+    ----------
+    words : Tensor
+        Words in ``format.dtype``, of any shape; kept, not copied.
+    format : LNSFormat
+        What the words mean and how they are added.
+    requires_grad : bool
+        Whether autograd records operations on it.
+    """
+
+    _words: torch.Tensor
+    _format: LNSFormat
+
+    @staticmethod
+    def __new__(cls, words: torch.Tensor, format: LNSFormat, requires_grad: bool = False) -> LNSTensor:
+        if words.dtype != format.dtype:
+            raise TypeError(f"words of {format} must be {format.dtype}, not {words.dtype}")
+        self = torch.Tensor._make_wrapper_subclass(
+            cls,
+            words.size(),
+            strides=words.stride(),
+            storage_offset=words.storage_offset(),
+            dtype=torch.float64,
+            device=words.device,
+            requires_grad=requires_grad,
+        )
+        self._words = words
+        self._format = format
+        return self
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        from .ops import dispatch
+
+        return dispatch(func, args, kwargs or {})
+
+    # What it holds -------------------------------------------------------------------------------------------------
+
+    @property
+    def format(self) -> LNSFormat:
+        """The word format, adder and accumulator included."""
+        return self._format
+
+    @property
+    def words(self) -> torch.Tensor:
+        """The bits on the wires, as non-negative int64 (0xC000, not −16384)."""
+        return self._format.to_unsigned(self._words)
+
+    @property
+    def value(self) -> torch.Tensor:
+        """The decoded float64 values, detached; see :meth:`decode` for a differentiable one."""
+        return conversions.decode(self._format, self._words)
+
+    @property
+    def lns(self) -> torch.Tensor:
+        """The packed form: float64 integers ``(e << 1) | sign``, zero as ``LNS_ZERO``."""
+        return conversions.pack(self._format, self._words)
+
+    @property
+    def base(self) -> torch.Tensor:
+        """The number whose power e is, ``2 ** (2 ** -frac_bits)`` for a base-2 format, as a float64 scalar."""
+        return torch.tensor(self._format.base ** (2.0**-self._format.frac_bits), dtype=torch.float64)
+
+    def decode(self) -> torch.Tensor:
+        """Return the float64 values; gradients that come back are encoded into this tensor's format."""
+        return _Decode.apply(self)
+
+    # Where torch.Tensor reads memory that a wrapper does not have -----------------------------------------------------
+
+    def numpy(self, *, force: bool = False):
+        """Return the decoded values as a NumPy array."""
+        if self.requires_grad and not force:
+            raise RuntimeError("numpy() of an LNSTensor that requires grad: call detach() first")
+        return self.value.cpu().numpy()
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def tolist(self):
+        """Return the decoded values as (nested) Python floats."""
+        return self.value.tolist()
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        text = repr(self.value).removeprefix("tensor(").removesuffix(")").removesuffix(", dtype=torch.float64")
+        parts = [text.removesuffix(",\n       dtype=torch.float64"), f"format={self._format}"]
+        if self.grad_fn is not None:
+            parts.append(f"grad_fn=<{type(self.grad_fn).__name__}>")
+        elif self.requires_grad:
+            parts.append("requires_grad=True")
+        return f"lnstensor({', '.join(parts)})"
+
+    def __reduce_ex__(self, protocol):
+        return _rebuild, (self._words, self._format, self.requires_grad, _extra_state(self))
+
+    # For torch's own handling of wrapper subclasses -------------------------------------------------------------------
+
+    def __tensor_flatten__(self):
+        return ["_words"], self._format
+
+    @staticmethod
+    def __tensor_unflatten__(inner, format, outer_size, outer_stride):
+        return LNSTensor(inner["_words"], format)
+
+
+def _extra_state(tensor: LNSTensor) -> dict[str, Any]:
+    return {key: value for key, value in tensor.__dict__.items() if key not in ("_words", "_format")}
+
+
+def _rebuild(words: torch.Tensor, format: LNSFormat, requires_grad: bool, extra: dict[str, Any]) -> LNSTensor:
+    tensor = LNSTensor(words, format, requires_grad)
+    tensor.__dict__.update(extra)
+    return tensor
+
+
+# Crossing into and out of LNS is differentiable, with the gradient converted the other way, as in DTensor ------------
+
+
+class _Encode(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values: torch.Tensor, format: LNSFormat) -> LNSTensor:
+        ctx.dtype = values.dtype
+        return LNSTensor(conversions.encode(format, values), format)
+
+    @staticmethod
+    def backward(ctx, grad: LNSTensor):
+        return grad.value.to(ctx.dtype), None
+
+
+class _Decode(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor: LNSTensor) -> torch.Tensor:
+        ctx.format = tensor.format
+        return tensor.value
+
+    @staticmethod
+    def backward(ctx, grad: torch.Tensor):
+        return LNSTensor(conversions.encode(ctx.format, grad), ctx.format)
+
+
+class _Convert(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor: LNSTensor, format: LNSFormat) -> LNSTensor:
+        ctx.format = tensor.format
+        return LNSTensor(conversions.rescale(tensor.format, tensor._words, format).clone(), format)
+
+    @staticmethod
+    def backward(ctx, grad: LNSTensor):
+        return _Convert.apply(grad, ctx.format), None
