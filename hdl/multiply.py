@@ -1,0 +1,49 @@
+"""Multiplication: one addition of logarithms."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal, signed
+from amaranth.lib import data
+
+from .layouts import FlagsLayout, WordLayout, fit
+from .pipeline import Pipeline
+from .unit import Unit
+
+__all__ = ["Multiply"]
+
+
+class Multiply(Unit):
+    """The product of two words.
+
+    Exact but for saturation above the range and flush to zero below it; zero times anything is zero.
+
+    Latency 2 clocks, one result a clock. Flags: overflow, underflow. Any base-2 format.
+
+    Measured (``benchmarks/cells.py``): @MULTIPLY@
+    """
+
+    name = "multiply"
+    operations = {"mul": lambda a, b: a * b}  # noqa: RUF012 - declared in Unit
+    latency = 2
+
+    def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> data.View:
+        a, b = operands.a, operands.b
+        sum_of_logs = Signal(signed(self.format.log_bits + 2))
+        m.d.comb += sum_of_logs.eq(a.field + b.field - self.format.bias)
+        added = pipeline.stage(
+            field=sum_of_logs,
+            sign=self.sign(a, b),
+            zero=(a.field == 0) | (b.field == 0),
+        )
+
+        word, flags = Signal(WordLayout(self.format)), Signal(FlagsLayout())
+        fit(m, self.format, sign=added.sign, field=added.field, zero=added.zero, result=word, flags=flags)
+        fitted = pipeline.stage(word=word, flags=flags)
+
+        payload = Signal(self.o.payload.shape())
+        m.d.comb += [payload.word.eq(fitted.word), payload.flags.eq(fitted.flags)]
+        return payload
+
+    def sign(self, a: data.View, b: data.View):
+        """Return the sign of the product."""
+        return a.sign ^ b.sign

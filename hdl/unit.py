@@ -1,0 +1,98 @@
+"""What every arithmetic unit has: two streams, a latency, and the golden expressions it must equal."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+from amaranth.hdl import Module, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from xlnstorch.formats import LNSFormat
+
+from .layouts import FlagsLayout, WordLayout
+from .pipeline import Pipeline
+
+__all__ = ["Unit"]
+
+
+class Unit(wiring.Component):
+    """An arithmetic unit between two streams, one result a clock, in order.
+
+    Subclasses set `name`, `operations` and `latency`, and build the datapath in :meth:`datapath`.
+
+    Parameters
+    ----------
+    format : LNSFormat
+        Of the operands and the result. Its base must be 2.
+
+    Members
+    -------
+    i : ``In(stream.Signature(...))``
+        Operands: ``a`` and ``b``, words; above them ``op``, the index into `operations`, if there is more than one.
+    o : ``Out(stream.Signature(...))``
+        The result: ``word``, and ``flags``.
+
+    Attributes
+    ----------
+    name : str
+        What the command line calls the unit.
+    operations : dict
+        For each operation, in the order of opcodes, its golden function: an expression of LNSTensors.
+    latency : int
+        Clocks from the acceptance of operands to the result, while nothing stalls.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The format is not an LNSFormat, or one that the unit cannot be built for; the message says what it needs.
+    """
+
+    name: ClassVar[str]
+    operations: ClassVar[dict[str, Callable]]
+    latency: ClassVar[int]
+
+    def __init__(self, *, format: LNSFormat):
+        self.check_format(format)
+        self._format = format
+        operands = {"a": WordLayout(format), "b": WordLayout(format)}
+        if len(self.operations) > 1:
+            operands["op"] = unsigned(ceil_log2(len(self.operations)))
+        super().__init__(
+            {
+                "i": In(stream.Signature(data.StructLayout(operands))),
+                "o": Out(stream.Signature(data.StructLayout({"word": WordLayout(format), "flags": FlagsLayout()}))),
+            }
+        )
+
+    @property
+    def format(self) -> LNSFormat:
+        """The word format."""
+        return self._format
+
+    @classmethod
+    def check_format(cls, format: LNSFormat) -> None:
+        """Raise if the unit cannot be built for `format`; cheap, so that callers can ask before they start."""
+        if not isinstance(format, LNSFormat):
+            raise TypeError(f"format must be an LNSFormat such as xlnstorch.lns16, not {format!r}")
+        if format.base != 2.0:
+            raise ValueError(f"a hardware format must have base 2, not {format.base}")
+
+    @abstractmethod
+    def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> data.View:
+        """Add the stages that turn `operands` into the output payload, and return it."""
+
+    def pipeline(self, m: Module) -> Pipeline:
+        """Return the pipeline that the stages are added to."""
+        return Pipeline(m, self.i, self.o)
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        pipeline = self.pipeline(m)
+        pipeline.finish(self.datapath(m, pipeline, self.i.payload))
+        if pipeline.depth != self.latency:
+            raise RuntimeError(f"{type(self).__name__} states a latency of {self.latency} but has {pipeline.depth} stages")
+        return m
