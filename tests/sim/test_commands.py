@@ -1,0 +1,100 @@
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+
+import pytest
+
+from xlnstorch.cli import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["divide"], "unit must be one of multiply, add, not 'divide'"),
+        (
+            ["--format", "lns7"],
+            "format must be one of lns8, lns12, lns16, lns16e5, lns24, lns32, or the widths int_bits,frac_bits "
+            "such as 8,7; not 'lns7'",
+        ),
+        (
+            ["--format", "lns32"],
+            "AddSubtract keeps its logarithms in a ROM, so a format must have at most 10 fraction bits, "
+            "not the 23 of lns32",
+        ),
+        (["--simulator", "spice"], "simulator must be one of verilator, icarus, not 'spice'"),
+        (
+            ["--stimulus", "all"],
+            "stimulus must be one of corners, random, near-cancelling, saturation, captured, not 'all'",
+        ),
+        (["--seed", "-3"], "seed must be at least 0 and vectors at least 2, not -3 and 20000"),
+        (["--waves", "waves.png"], "verilator writes waves as .vcd, not 'waves.png'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_2(arguments, message, capsys, monkeypatch):
+    monkeypatch.setattr("sim.simulators.Simulator.build", lambda *args: pytest.fail("built"))
+    assert main(["verify", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == f"lns verify: {message}\n"
+
+
+def test_doctor_lists_the_simulators(capsys):
+    status = main(["doctor", "--json"])
+    report = json.loads(capsys.readouterr().out)
+    tools = {row["tool"]: row for row in report["tools"]}
+    assert list(tools) == ["verilator", "icarus"]
+    assert (status == 0) == tools["verilator"]["ready"]
+    for row in tools.values():
+        assert (row["version"] is None) == (row["missing"] is not None)
+    assert main(["doctor"]) == status
+    assert "compiled simulations are kept in" in capsys.readouterr().out
+
+
+@pytest.mark.sim
+def test_the_table_of_a_pass_goes_to_standard_output_and_nothing_else(capsys):
+    assert main(["verify", "multiply", "--format", "lns8", "--vectors", "500", "--stimulus", "random"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    header, row, blank, verdict = captured.out.splitlines()
+    assert header.split() == "unit format adder level simulator stimulus vectors mismatches vectors/s".split()
+    assert row.split()[:8] == "multiply lns8 exact rtl verilator random 500 0".split()
+    assert blank == ""
+    assert verdict == "passed: 500 results equal the golden model bit for bit (seed 0)"
+
+
+@pytest.mark.sim
+def test_a_terminal_shows_progress(capfd):
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "xlnstorch.cli", "verify", "multiply", "--format", "lns8", "--stimulus", "random"]
+    with subprocess.Popen(
+        [*command, "--vectors", "40000"],
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"},
+    ) as process:
+        os.close(follower)
+        shown = b""
+        while process.poll() is None or select.select([leader], [], [], 0)[0]:
+            if select.select([leader], [], [], 0.1)[0]:
+                try:
+                    shown += os.read(leader, 65536)
+                except OSError:  # the other end is closed
+                    break
+        out = process.stdout.read()
+    os.close(leader)
+    assert process.returncode == 0
+    assert b"multiply: simulating" in shown
+    assert b"/40000" in shown
+    assert b"passed: 40,000 results" in out
+
+
+def test_an_interrupt_ends_with_status_130(monkeypatch, capsys):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sim.verify.verify", interrupted)
+    assert main(["verify"]) == 130
+    assert capsys.readouterr().err == "lns verify: interrupted\n"

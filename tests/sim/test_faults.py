@@ -1,0 +1,194 @@
+"""The bench must be able to fail: faults planted in the gates by subclasses, each found by ``lns verify``."""
+
+import json
+
+import pytest
+from amaranth.hdl import Const, Signal
+
+import hdl
+from hdl.pipeline import Pipeline
+from xlnstorch.cli import main
+from xlnstorch.reference import Reference
+
+pytestmark = pytest.mark.sim
+
+REFERENCE = Reference(8, 7)
+D = 37  # the distance at which the table is wrong
+
+
+class WrongTableEntry(hdl.AddSubtract):
+    def table(self):
+        sums, differences = super().table()
+        differences[D] += 1
+        return sums, differences
+
+
+class WrongSign(hdl.Multiply):
+    def sign(self, a, b):
+        return a.sign | b.sign
+
+
+class SkipsARegister(Pipeline):
+    """The sign passes the first stage without a register, so it is that of the next operands."""
+
+    def stage(self, **values):
+        registers = super().stage(**values)
+        if self.depth == 1:
+            registers.sign = values["sign"]
+        return registers
+
+
+class MovesWhileStalled(Pipeline):
+    """The first stage's data moves on while a result waits to be taken."""
+
+    def stage(self, **values):
+        registers = super().stage(**values)
+        if self.depth == 1:
+            for name, value in values.items():
+                self._m.d.sync += getattr(registers, name).eq(value)
+        return registers
+
+
+class SurvivesReset(Pipeline):
+    """What is in flight stays valid through a reset."""
+
+    def stage(self, **values):
+        self._before = self._valid
+        registers = super().stage(**values)
+        kept = Signal(name=f"kept_{self.depth}", reset_less=True)
+        with self._m.If(self.advance):
+            self._m.d.sync += kept.eq(self._before)
+        self._valid = kept
+        return registers
+
+
+class Stops(Pipeline):
+    """After some hundred payloads nothing moves any more."""
+
+    def __init__(self, m, i, o):
+        super().__init__(m, i, o)
+        taken, self._stopped = Signal(10), Signal()
+        m.d.comb += self._stopped.eq(taken == 700)
+        with m.If(i.valid & i.ready):
+            m.d.sync += taken.eq(taken + 1)
+        with m.If(self._stopped):
+            m.d.comb += [self.advance.eq(0), i.ready.eq(0)]
+
+    def finish(self, payload):
+        super().finish(payload)
+        with self._m.If(self._stopped):
+            self._m.d.comb += self._o.valid.eq(0)
+
+
+class TakesOneClockMore(Pipeline):
+    """A register too many behind the stages that are counted."""
+
+    def finish(self, payload):
+        extra, valid = Signal(payload.shape()), Signal()
+        with self._m.If(self.advance):
+            self._m.d.sync += [extra.eq(payload), valid.eq(self._valid)]
+        self._valid = valid
+        super().finish(extra)
+
+
+class ForgetsOverflow(Pipeline):
+    def finish(self, payload):
+        quiet = Signal(payload.shape())
+        self._m.d.comb += [quiet.eq(payload), quiet.flags.overflow.eq(Const(0))]
+        super().finish(quiet)
+
+
+def with_pipeline(unit, pipeline_class):
+    class Faulty(unit):
+        def pipeline(self, m):
+            return pipeline_class(m, self.i, self.o)
+
+    return Faulty
+
+
+def run(monkeypatch, capsys, unit, *options):
+    """Verify `unit` in the place of the one it derives from; return the exit status and the JSON report."""
+    monkeypatch.setitem(hdl.UNITS, unit.name, unit)
+    arguments = ["verify", unit.name, "--vectors", "3000", *options]
+    status = main([*arguments, "--json"])
+    return status, json.loads(capsys.readouterr().out), arguments
+
+
+def first_mismatch(monkeypatch, capsys, unit):
+    status, report, _ = run(monkeypatch, capsys, unit)
+    assert status == 1
+    assert report["passed"] is False
+    assert sum(result["mismatches"] for result in report["results"]) > 0
+    example = report["counterexamples"][0]
+    word, flags = getattr(REFERENCE, example["operation"])(example["a"], example["b"])
+    assert (example["expected_word"], set(example["expected_flags"])) == (word, set(flags))
+    return example
+
+
+def test_a_wrong_table_entry_is_found_and_shown_in_full(monkeypatch, capsys):
+    status, report, arguments = run(monkeypatch, capsys, WrongTableEntry)
+    assert status == 1
+    assert {result["stimulus"]: result["mismatches"] > 0 for result in report["results"]}["near-cancelling"]
+    for example in report["counterexamples"]:
+        (sign_a, field_a), (sign_b, field_b) = ((word >> 15, word & 0x7FFF) for word in (example["a"], example["b"]))
+        assert abs(field_a - field_b) == D
+        assert (sign_a != sign_b) == (example["operation"] == "add")  # a difference of magnitudes either way
+        assert example["expected_word"] - example["got_word"] == 1  # t(d) one too large
+        assert example["expected_word"] == getattr(REFERENCE, example["operation"])(example["a"], example["b"])[0]
+
+    assert main(arguments) == 1
+    shown = capsys.readouterr().out
+    example = report["counterexamples"][0]
+    for part in (
+        f"0x{example['a']:04x}  {example['a_value']!r}",
+        f"0x{example['b']:04x}  {example['b_value']!r}",
+        f"0x{example['expected_word']:04x}  {example['expected_value']!r}  flags: none",
+        f"0x{example['got_word']:04x}  {example['got_value']!r}  flags: none",
+        f"cycle     {example['cycle']}",
+        "seed      0",
+        "lns verify add --format lns16 --simulator verilator --seed 0 --vectors 3000",
+    ):
+        assert part in shown
+
+
+def test_a_wrong_sign_is_found(monkeypatch, capsys):
+    example = first_mismatch(monkeypatch, capsys, WrongSign)
+    assert example["a"] >> 15 == example["b"] >> 15 == 1
+    assert example["expected_word"] ^ example["got_word"] == 0x8000
+
+
+def test_a_missing_register_is_found(monkeypatch, capsys):
+    example = first_mismatch(monkeypatch, capsys, with_pipeline(hdl.Multiply, SkipsARegister))
+    assert example["expected_word"] ^ example["got_word"] == 0x8000
+
+
+def test_a_stage_that_ignores_stalls_is_found(monkeypatch, capsys):
+    example = first_mismatch(monkeypatch, capsys, with_pipeline(hdl.Multiply, MovesWhileStalled))
+    assert example["cycle"] > 64  # the first clocks have no stalls
+
+
+def test_a_flag_that_is_never_raised_is_found(monkeypatch, capsys):
+    example = first_mismatch(monkeypatch, capsys, with_pipeline(hdl.Multiply, ForgetsOverflow))
+    assert (example["expected_flags"], example["got_flags"]) == (["overflow"], [])
+    assert example["expected_word"] == example["got_word"]
+
+
+def test_what_survives_a_reset_is_found(monkeypatch, capsys):
+    status, report, _ = run(monkeypatch, capsys, with_pipeline(hdl.Multiply, SurvivesReset), "--stimulus", "random")
+    assert status == 1
+    assert report["problems"]
+
+
+def test_a_unit_that_stops_is_found_and_its_missing_results_counted(monkeypatch, capsys):
+    status, report, _ = run(monkeypatch, capsys, with_pipeline(hdl.Multiply, Stops), "--stimulus", "random")
+    assert status == 1
+    assert report["problems"][0].startswith("multiply: the unit stopped: ")
+    assert report["results"][0]["mismatches"] > 2200
+
+
+def test_a_latency_other_than_stated_is_found(monkeypatch, capsys):
+    unit = with_pipeline(hdl.Multiply, TakesOneClockMore)
+    status, report, _ = run(monkeypatch, capsys, unit, "--stimulus", "random")
+    assert status == 1
+    assert report["results"][0]["mismatches"] == 0  # right, but late
+    assert report["problems"] == ["multiply: vector 0 took 3 clocks without stalls, not the stated 2"]

@@ -1,0 +1,113 @@
+"""``lns verify`` on sound gates."""
+
+import json
+import shutil
+
+import pytest
+
+import hdl
+from sim.simulators import SIMULATORS
+from sim.verify import STIMULI, Report, Result, verify
+from xlnstorch import LNSFormat, lns8, lns16e5
+from xlnstorch.cli import main
+
+needs_icarus = pytest.mark.skipif(
+    shutil.which("iverilog") is None, reason="Icarus Verilog is not installed (apt-get install iverilog)"
+)
+
+KEYS = ["unit", "format", "adder", "level", "simulator", "stimulus", "vectors", "mismatches", "seconds"]
+
+# Multiplications of one step of the 64-16-10 perceptron on 16 digits, counted by hand: both layers forward; both weight
+# gradients and one input gradient; each parameter's gradient by the learning rate; and two for each of the 160 logits,
+# in the backward of the loss.
+LAYERS = 16 * 64 * 16 + 16 * 16 * 10
+BACKWARD = 16 * 64 * 16 + 16 * 16 * 10 + 16 * 10 * 16
+PARAMETERS = 64 * 16 + 16 + 16 * 10 + 10
+LOSS = 2 * 160
+
+
+@pytest.mark.sim
+def test_the_default_run_passes_and_reports_one_json_object(capsys):
+    assert main(["verify", "--json", "--vectors", "2000"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    report = json.loads(out)
+    assert (report["schema"], report["passed"]) == (1, True)
+    assert [list(result) for result in report["results"]] == [KEYS] * 10
+    assert [(result["unit"], result["stimulus"]) for result in report["results"]] == [
+        (unit, stimulus) for unit in ("multiply", "add") for stimulus in STIMULI
+    ]
+    for result in report["results"]:
+        assert result["mismatches"] == 0
+        assert result["vectors"] >= 1000
+        assert result["seconds"] > 0
+        assert (result["format"], result["adder"], result["level"]) == ("lns16", "exact", "rtl")
+
+
+@pytest.mark.sim
+def test_every_multiplication_of_the_training_step_is_replayed():
+    report = verify([hdl.Multiply], lns8, stimuli=["captured"])
+    assert report.passed
+    assert report.results[0].vectors == LAYERS + BACKWARD + PARAMETERS + LOSS
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("format", [lns16e5, LNSFormat(20, 10)], ids=repr)
+def test_other_formats_pass(format):
+    report = verify(list(hdl.UNITS.values()), format, stimuli=["corners", "near-cancelling"], vectors=2000)
+    assert report.passed, report.counterexamples
+
+
+@needs_icarus
+@pytest.mark.sim
+def test_icarus_agrees_with_unknown_power_up_state():
+    report = verify(list(hdl.UNITS.values()), lns8, stimuli=["corners", "saturation"], vectors=2000, simulator="icarus")
+    assert report.passed, report.counterexamples
+    assert {result.simulator for result in report.results} == {"icarus"}
+
+
+@pytest.mark.sim
+def test_waves_are_written_where_asked(tmp_path):
+    file = tmp_path / "waves.vcd"
+    assert verify([hdl.Multiply], lns8, stimuli=["random"], vectors=50, waves=file).passed
+    content = file.read_text()
+    assert "o__payload" in content
+    assert content.count("\n#") > 100  # times at which something changed
+
+
+@needs_icarus
+@pytest.mark.sim
+def test_waves_of_several_units_have_a_file_each(tmp_path):
+    units = list(hdl.UNITS.values())
+    verify(units, lns8, stimuli=["random"], vectors=50, simulator="icarus", waves=tmp_path / "waves.fst")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["waves.add.fst", "waves.multiply.fst"]
+    assert all(file.stat().st_size > 500 for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stimuli": ["everything"]}, f"stimulus must be one of {', '.join(STIMULI)}, not 'everything'"),
+        ({"stimuli": []}, "verify needs at least one unit and one stimulus"),
+        ({"seed": -1}, "seed must be at least 0 and vectors at least 2, not -1 and 20000"),
+        ({"vectors": 1}, "seed must be at least 0 and vectors at least 2, not 0 and 1"),
+        ({"simulator": "spice"}, f"simulator must be one of {', '.join(SIMULATORS)}, not 'spice'"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_built(options, message, monkeypatch):
+    monkeypatch.setattr("sim.simulators.Simulator.build", lambda *args: pytest.fail("built"))
+    with pytest.raises(ValueError) as caught:
+        verify([hdl.Multiply], lns8, **options)
+    assert str(caught.value) == message
+
+
+def test_a_report_of_nothing_has_not_passed():
+    def result(**changes):
+        values = dict(zip(KEYS, ("add", "lns8", "exact", "rtl", "verilator", "random", 5, 0, 1.0), strict=True))
+        return Result(**{**values, **changes})
+
+    assert not Report(0).passed
+    assert Report(0, [result()]).passed
+    assert not Report(0, [result(vectors=0)]).passed
+    assert not Report(0, [result(mismatches=1)]).passed
+    assert not Report(0, [result()], problems=["late"]).passed
