@@ -68,7 +68,10 @@ def clock(family: str, netlist: Path) -> float | None:
 def count(cells: dict[str, int], weights: dict[str, int]) -> int:
     """Return the sum of cells whose types start with a key of `weights`, each with its weight."""
     return sum(
-        number * weight for kind, number in cells.items() for prefix, weight in weights.items() if kind.startswith(prefix)
+        number * weight
+        for kind, number in cells.items()
+        for prefix, weight in weights.items()
+        if kind.startswith(prefix)
     )
 
 

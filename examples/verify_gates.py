@@ -1,6 +1,6 @@
 """Prove a multiplier and an adder against the golden model, on corners and on a real training step.
 
-    python examples/verify_gates.py
+python examples/verify_gates.py
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class AddSubtract(Unit):
     """
 
     name = "add"
-    operations = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b}  # noqa: RUF012 - declared in Unit
+    operations = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b}
     latency = 6
 
     @classmethod
@@ -86,9 +86,7 @@ class AddSubtract(Unit):
         # 3. Read the table: s below, t above.
         address_bits = ceil_log2(reach)
         contents = sums + [0] * ((1 << address_bits) - reach) + differences
-        m.submodules.rom = rom = Memory(
-            shape=bits_for(max(contents)), depth=1 << (address_bits + 1), init=contents
-        )
+        m.submodules.rom = rom = Memory(shape=bits_for(max(contents)), depth=1 << (address_bits + 1), init=contents)
         port = rom.read_port()
         m.d.comb += [port.addr.eq(Cat(swapped.d[:address_bits], swapped.subtract)), port.en.eq(pipeline.advance)]
         read = pipeline.stage(
@@ -100,7 +98,9 @@ class AddSubtract(Unit):
         )
 
         # 4. A block RAM is slow to its output: one register before anything is done with it.
-        looked_up = pipeline.stage(gaussian=Mux(read.unchanged, 0, port.data), **_pick(read, "larger sign subtract zero"))
+        looked_up = pipeline.stage(
+            gaussian=Mux(read.unchanged, 0, port.data), **_pick(read, "larger sign subtract zero")
+        )
 
         # 5. Add to or subtract from the larger logarithm.
         field = Signal(signed(log_bits + 2))

@@ -12,7 +12,7 @@ __all__ = ["FlagsLayout", "WordLayout", "fit"]
 
 
 class WordLayout(data.StructLayout):
-    """The word of a format as an Amaranth layout: ``field`` below ``sign``, as :class:`~xlnstorch.LNSFormat` has them."""
+    """The word of a format as an Amaranth layout: ``field``, and ``sign`` above it."""
 
     def __init__(self, format: LNSFormat):
         super().__init__({"field": unsigned(format.log_bits), "sign": unsigned(1)})

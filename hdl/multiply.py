@@ -24,7 +24,7 @@ class Multiply(Unit):
     """
 
     name = "multiply"
-    operations = {"mul": lambda a, b: a * b}  # noqa: RUF012 - declared in Unit
+    operations = {"mul": lambda a, b: a * b}
     latency = 2
 
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> data.View:

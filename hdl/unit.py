@@ -94,5 +94,7 @@ class Unit(wiring.Component):
         pipeline = self.pipeline(m)
         pipeline.finish(self.datapath(m, pipeline, self.i.payload))
         if pipeline.depth != self.latency:
-            raise RuntimeError(f"{type(self).__name__} states a latency of {self.latency} but has {pipeline.depth} stages")
+            raise RuntimeError(
+                f"{type(self).__name__} states a latency of {self.latency} but has {pipeline.depth} stages"
+            )
         return m

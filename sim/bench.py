@@ -255,7 +255,9 @@ class Bench:
         latency = self._job["latency"]
         for index, (sent, taken) in enumerate(zip(driver.accepted, monitor.taken, strict=False)):
             if taken - sent != latency:
-                scoreboard.problem(f"vector {index} took {taken - sent} clocks without stalls, not the stated {latency}")
+                scoreboard.problem(
+                    f"vector {index} took {taken - sent} clocks without stalls, not the stated {latency}"
+                )
                 return
         for index, (before, after) in enumerate(zip(monitor.taken, monitor.taken[1:], strict=False)):
             if after - before != 1:

@@ -44,10 +44,15 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             metavar="N",
             help="vectors of each random stimulus for each unit (default: 20000)",
         )
-        parser.add_argument("--seed", type=int, default=0, metavar="N", help="of vectors, stalls and training (default: 0)")
+        parser.add_argument(
+            "--seed", type=int, default=0, metavar="N", help="of vectors, stalls and training (default: 0)"
+        )
         parser.add_argument("--simulator", default="verilator", metavar="NAME", help="verilator (default) or icarus")
         parser.add_argument(
-            "--waves", type=Path, metavar="FILE", help="write waves, .vcd with verilator, .fst with icarus; one file a unit if there are several"
+            "--waves",
+            type=Path,
+            metavar="FILE",
+            help="write waves, .vcd with verilator, .fst with icarus; one file a unit if there are several",
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
 

@@ -14,7 +14,7 @@ __all__ = ["print_report"]
 def print_report(report: Report, console: Console) -> None:
     """Print the table, then whatever went wrong, in full, then the verdict."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("unit", "format", "adder", "level", "simulator", "stimulus"):
+    for title in ("unit", "format", "stimulus"):
         table.add_column(title, no_wrap=True)
     for title in ("vectors", "mismatches", "vectors/s"):
         table.add_column(title, justify="right", no_wrap=True)
@@ -22,9 +22,6 @@ def print_report(report: Report, console: Console) -> None:
         table.add_row(
             result.unit,
             result.format,
-            result.adder,
-            result.level,
-            result.simulator,
             result.stimulus,
             f"{result.vectors:,}",
             f"[red]{result.mismatches:,}[/red]" if result.mismatches else "0",
@@ -37,11 +34,13 @@ def print_report(report: Report, console: Console) -> None:
         console.print("\n[red]first mismatch[/red]")
         console.print(escape(describe(report.counterexamples[0])), soft_wrap=True, highlight=False)
     vectors = sum(result.vectors for result in report.results)
+    first = report.results[0]
+    how = f"{first.adder} adder, {first.level} in {first.simulator}, seed {report.seed}"
     if report.passed:
-        console.print(f"\n[green]passed[/green]: {vectors:,} results equal the golden model bit for bit (seed {report.seed})")
+        console.print(f"\n[green]passed[/green]: {vectors:,} results equal the golden model bit for bit ({how})")
     else:
         wrong = sum(result.mismatches for result in report.results)
-        console.print(f"\n[red]failed[/red]: {wrong:,} of {vectors:,} results differ (seed {report.seed})")
+        console.print(f"\n[red]failed[/red]: {wrong:,} of {vectors:,} results differ ({how})")
 
 
 def describe(example: Counterexample) -> str:

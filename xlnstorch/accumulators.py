@@ -17,7 +17,7 @@ __all__ = ["Accumulator", "LogAccumulator"]
 
 
 class Accumulator(ABC):
-    """What an accumulator must offer to be part of an :class:`~xlnstorch.LNSFormat`; subclasses are frozen dataclasses."""
+    """What an accumulator must offer to be part of a format; subclasses are frozen dataclasses."""
 
     @abstractmethod
     def sum(self, format: LNSFormat, words: torch.Tensor, dim: int) -> torch.Tensor:

@@ -104,11 +104,11 @@ class _Context:
 
     def mark_dirty(self, *inputs):
         raise NotImplementedError(
-            "an LNSFunction gets packed copies of its inputs, so none of them can be changed in place; return a new tensor"
+            "an LNSFunction gets packed copies of its inputs, so it cannot change one in place; return a new tensor"
         )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _bridge(cls: type[LNSFunction]) -> type[torch.autograd.Function]:
     """Return the autograd function, of the same name, that packs and unpacks around the methods of `cls`."""
     separate = cls.setup_context is not LNSFunction.setup_context
@@ -126,9 +126,7 @@ def _bridge(cls: type[LNSFunction]) -> type[torch.autograd.Function]:
         outputs = tuple(result) if several else (result,)
         wrapped = tuple(_wrapped(output, format) for output in outputs)
         marked = {id(output) for output in context._marked}
-        ctx.mark_non_differentiable(
-            *(new for old, new in zip(outputs, wrapped, strict=True) if id(old) in marked)
-        )
+        ctx.mark_non_differentiable(*(new for old, new in zip(outputs, wrapped, strict=True) if id(old) in marked))
         return wrapped if several else wrapped[0]
 
     @once_differentiable
@@ -149,7 +147,7 @@ def _bridge(cls: type[LNSFunction]) -> type[torch.autograd.Function]:
     )
 
 
-# Fan-out ----------------------------------------------------------------------------------------------------------------
+# Fan-out ------------------------------------------------------------------------------------------------------------
 
 
 def find_fanout(root: Any) -> list[dict[str, Any]]:

@@ -53,7 +53,9 @@ def nearest_integer(ball: Callable[[], flint.arb], tie: Callable[[int], bool] | 
                 if tie(below):
                     return below + (below & 1)
         precision *= 2
-    raise ArithmeticError(f"a logarithm lies within 2**-{_MAX_PRECISION} of a rounding boundary; this should not happen")
+    raise ArithmeticError(
+        f"a logarithm lies within 2**-{_MAX_PRECISION} of a rounding boundary; this should not happen"
+    )
 
 
 def _settle(estimate: torch.Tensor, exact: Callable[[int], int]) -> torch.Tensor:
@@ -89,7 +91,7 @@ class LogScale:
         self._ln_unit = math.log(base) / self._steps  # natural logarithm of one unit, rounded once
 
     @staticmethod
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def of(frac_bits: int, base: float = 2.0) -> LogScale:
         """Return the scale with these parameters, the same object each time."""
         return LogScale(frac_bits, base)

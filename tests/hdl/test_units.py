@@ -1,4 +1,4 @@
-"""The gates against reference.py, in Amaranth's simulator: the third writing of the arithmetic, not the golden model."""
+"""The gates against the third writing of the arithmetic, reference.py, in Amaranth's simulator."""
 
 import random
 

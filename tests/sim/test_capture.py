@@ -10,7 +10,10 @@ from xlnstorch.reference import Reference
 
 
 def test_a_matrix_product_is_recorded_multiplication_by_multiplication():
-    a, b = (lnstensor(torch.randn(shape, generator=torch.Generator().manual_seed(1)), format=lns16) for shape in ((2, 3), (3, 4)))
+    a, b = (
+        lnstensor(torch.randn(shape, generator=torch.Generator().manual_seed(1)), format=lns16)
+        for shape in ((2, 3), (3, 4))
+    )
     with capture(lns16) as trace:
         product = a @ b
     assert (len(trace["mul"]), len(trace["add"])) == (2 * 3 * 4, 2 * 2 * 4)

@@ -114,7 +114,9 @@ def test_an_interrupted_build_leaves_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.sim
-@pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus Verilog is not installed (apt-get install iverilog)")
+@pytest.mark.skipif(
+    shutil.which("iverilog") is None, reason="Icarus Verilog is not installed (apt-get install iverilog)"
+)
 def test_parallel_builds_of_one_content_end_in_one_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("LNS_CACHE", str(tmp_path))
     verilog, folders = to_verilog(Multiply(format=LNSFormat(3, 1))), []

@@ -9,7 +9,10 @@ from ..tensor import LNSTensor
 from ._registry import aten, note_float_fallback, register
 
 note_float_fallback("exp", "nearest word to the exact result, proved")
-note_float_fallback("log", "nearest word to the exact result, proved; of zero the largest negative word, of a negative number ValueError")
+note_float_fallback(
+    "log",
+    "nearest word to the exact result, proved; of zero the largest negative word, of a negative number ValueError",
+)
 
 
 @register(aten.exp.default)
