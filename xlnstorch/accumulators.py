@@ -55,7 +55,7 @@ class LogAccumulator(Accumulator):
             return torch.zeros_like(words.sum(dim, dtype=words.dtype))
         if self.order == "sequential":
             first, *rest = words.unbind(dim)
-            total = first.clone()
+            total = format.pack(*format.unpack(first))  # a copy, and a single negative zero is zero
             for term in rest:
                 total = arithmetic.add(format, total, term)
             return total
@@ -64,7 +64,7 @@ class LogAccumulator(Accumulator):
             pairs = len(terms) // 2
             sums = arithmetic.add(format, terms[0 : 2 * pairs : 2], terms[1 : 2 * pairs : 2])
             terms = torch.cat([sums, terms[2 * pairs :]])
-        return terms[0].clone()
+        return format.pack(*format.unpack(terms[0]))
 
     def matmul(self, format: LNSFormat, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         if self.order == "tree" or a.shape[-1] == 0:

@@ -142,6 +142,7 @@ def _fit(
 
 def _saturating_product(value: torch.Tensor, n: int, limit: int) -> torch.Tensor:
     """Return ``value * n`` clamped to ±limit, without leaving int64 on the way."""
+    n = max(-limit, min(n, limit))  # no logarithm but zero is below one unit, so this decides nothing
     threshold = limit // abs(n)
     decided = value.abs() > threshold
     sign = torch.sign(value) * (1 if n > 0 else -1)

@@ -63,31 +63,21 @@ class LNSFunction(torch.autograd.Function):
         """Run ``forward`` on `args` and record ``backward``; see the class."""
         format = common_format(f"{cls.__name__}.apply", *args)
         if format is None:
-            raise TypeError(f"{cls.__name__}.apply needs at least one LNSTensor, not {_types(args)}")
-        return _bridge(cls).apply(format, *args)
+            names = ", ".join(type(arg).__name__ for arg in args) or "no arguments"
+            raise TypeError(f"{cls.__name__}.apply needs at least one LNSTensor, not {names}")
+        return _bridge(cls, format).apply(*args)
 
 
-def _types(args: tuple) -> str:
-    return ", ".join(type(arg).__name__ for arg in args) or "no arguments"
-
-
-def _packed(x: Any) -> Any:
-    return x.lns if isinstance(x, LNSTensor) else x
-
-
-def _wrapped(x: Any, format: LNSFormat) -> Any:
-    if isinstance(x, torch.Tensor) and not isinstance(x, LNSTensor) and x.dtype == torch.float64:
-        return LNSTensor(conversions.unpack(format, x), format)
-    return x
+def _is_plain(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and not isinstance(x, LNSTensor)
 
 
 class _Context:
-    """The ctx that the user's methods see: torch's own, with packed tensors traced back to their LNSTensors."""
+    """The ctx that the user's methods see: torch's own, except where that compares tensors with inputs and outputs."""
 
-    def __init__(self, ctx, tensors: list[tuple[torch.Tensor, LNSTensor]]):
+    def __init__(self, ctx):
         object.__setattr__(self, "_ctx", ctx)
-        object.__setattr__(self, "_tensors", tensors)
-        object.__setattr__(self, "_marked", [])
+        object.__setattr__(self, "_non_differentiable", [])
 
     def __getattr__(self, name):
         return getattr(self._ctx, name)
@@ -95,12 +85,8 @@ class _Context:
     def __setattr__(self, name, value):
         setattr(self._ctx, name, value)
 
-    @property
-    def needs_input_grad(self):
-        return self._ctx.needs_input_grad[1:]  # the first argument of the bridge is the format
-
     def mark_non_differentiable(self, *outputs):
-        self._marked.extend(outputs)
+        self._non_differentiable.extend(outputs)
 
     def mark_dirty(self, *inputs):
         raise NotImplementedError(
@@ -108,32 +94,47 @@ class _Context:
         )
 
 
-@functools.cache
-def _bridge(cls: type[LNSFunction]) -> type[torch.autograd.Function]:
+@functools.lru_cache(maxsize=256)
+def _bridge(cls: type[LNSFunction], format: LNSFormat) -> type[torch.autograd.Function]:
     """Return the autograd function, of the same name, that packs and unpacks around the methods of `cls`."""
     separate = cls.setup_context is not LNSFunction.setup_context
 
-    def forward(ctx, format, *args):
-        inputs = tuple(_packed(arg) for arg in args)
-        context = _Context(ctx, [])
+    def wrap(packed: torch.Tensor) -> LNSTensor:
+        return LNSTensor(conversions.unpack(format, packed), format)
+
+    def forward(ctx, *args):
+        ctx._lns_inputs = tuple(isinstance(arg, LNSTensor) for arg in args)
+        inputs = tuple(arg.lns if isinstance(arg, LNSTensor) else arg for arg in args)
+        context = _Context(ctx)
         if separate:
             result = cls.forward(*inputs)
             cls.setup_context(context, inputs, result)
         else:
             result = cls.forward(context, *inputs)
-        ctx._lns_format = format
-        several = isinstance(result, (tuple, list))
-        outputs = tuple(result) if several else (result,)
-        wrapped = tuple(_wrapped(output, format) for output in outputs)
-        marked = {id(output) for output in context._marked}
-        ctx.mark_non_differentiable(*(new for old, new in zip(outputs, wrapped, strict=True) if id(old) in marked))
-        return wrapped if several else wrapped[0]
+        outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        wrapped, non_differentiable = [], []
+        for output in outputs:
+            if isinstance(output, LNSTensor) and output.format != format:
+                raise TypeError(f"{cls.__name__}.forward must return {format} as its inputs have, not {output.format}")
+            packed = _is_plain(output) and output.dtype == torch.float64
+            wrapped.append(wrap(output) if packed else output)
+            if (_is_plain(output) and not packed) or any(output is marked for marked in context._non_differentiable):
+                non_differentiable.append(wrapped[-1])
+        ctx.mark_non_differentiable(*non_differentiable)
+        return tuple(wrapped) if isinstance(result, (tuple, list)) else wrapped[0]
+
+    def pack_gradient(grad: Any) -> Any:
+        # autograd's zeros for an unused output are plain, and so is what a caller of autograd may pass: values.
+        if _is_plain(grad) and grad.dtype == torch.float64:
+            grad = LNSTensor(conversions.encode(format, grad), format)
+        return grad.lns if isinstance(grad, LNSTensor) else grad
 
     @once_differentiable
     def backward(ctx, *grad_outputs):
-        grads = cls.backward(_Context(ctx, []), *(_packed(grad) for grad in grad_outputs))
+        grads = cls.backward(_Context(ctx), *(pack_gradient(grad) for grad in grad_outputs))
         grads = tuple(grads) if isinstance(grads, (tuple, list)) else (grads,)
-        return None, *(_wrapped(grad, ctx._lns_format) for grad in grads)
+        for_lns = ctx._lns_inputs + (False,) * (len(grads) - len(ctx._lns_inputs))
+        return tuple(wrap(g) if lns and _is_plain(g) else g for g, lns in zip(grads, for_lns, strict=False))
 
     return type(
         cls.__name__,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from .formats import LNSFormat
 
@@ -80,7 +81,7 @@ def named_format(text: str) -> LNSFormat:
     if text in CATALOG:
         return CATALOG[text]
     widths = text.split(",")
-    if len(widths) == 2 and all(part.strip().isdigit() for part in widths):
+    if len(widths) == 2 and all(re.fullmatch(r"\s*[0-9]+\s*", part) for part in widths):
         return LNSFormat(*map(int, widths))
     raise ValueError(
         f"format must be one of {', '.join(CATALOG)}, or the widths int_bits,frac_bits such as 8,7; not {text!r}"

@@ -37,24 +37,25 @@ def encode(format: LNSFormat, values: torch.Tensor) -> torch.Tensor:
     """
     if values.dtype.is_complex:
         raise TypeError(f"values must be real, not {values.dtype}")
-    integers = values.to(torch.int64) if not values.dtype.is_floating_point else None
-    values = values.detach().to(torch.float64)
+    source, values = values, values.detach().to(torch.float64)
     if bool(torch.isnan(values).any()):
         raise ValueError(f"{format} has no word for NaN; found one in the values to encode")
     magnitude = values.abs()
     finite = torch.isfinite(magnitude) & (magnitude != 0)
     log = format.scale.log(torch.where(finite, magnitude, 1.0))
-    if integers is not None and bool((magnitude > 2.0**53).any()):
-        log = _log_of_large_integers(format, integers, log)
+    if not source.dtype.is_floating_point:
+        log = _log_of_large_integers(format, source, magnitude >= 2.0**53, log)
     log = torch.where(torch.isinf(magnitude), _LOG_LIMIT, torch.where(magnitude == 0, -_LOG_LIMIT, log))
     return words_from_log(format, values < 0, log)
 
 
-def _log_of_large_integers(format: LNSFormat, integers: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
-    # These do not fit a float64, and rounding twice can end one unit off.
-    flat, source = log.reshape(-1).clone(), integers.reshape(-1)
-    for index in (source.abs() > 2**53).logical_or(source == -(2**63)).nonzero().reshape(-1).tolist():
-        flat[index] = format.scale.log_exact(Fraction(abs(int(source[index]))))
+def _log_of_large_integers(
+    format: LNSFormat, source: torch.Tensor, large: torch.Tensor, log: torch.Tensor
+) -> torch.Tensor:
+    # These may not fit a float64, and rounding twice can end one unit off.
+    flat, integers = log.reshape(-1).clone(), source.reshape(-1)
+    for index in large.reshape(-1).nonzero().reshape(-1).tolist():
+        flat[index] = format.scale.log_exact(Fraction(abs(integers[index].item())))
     return flat.reshape(log.shape)
 
 
@@ -83,9 +84,7 @@ def rescale(format: LNSFormat, words: torch.Tensor, other: LNSFormat) -> torch.T
     sign, field = format.unpack(words)
     zero = field == 0
     log = torch.where(zero, 0, field - format.bias)
-    # Shifting left may leave int64; what is out of the target's range already need not be shifted.
-    reach = 1 << max(0, 61 - max(0, other.frac_bits - format.frac_bits))
-    log = format.scale.rescale(log.clamp(-reach, reach), other.scale)
+    log = format.scale.rescale(log, other.scale)
     return words_from_log(other, sign, torch.where(zero, -_LOG_LIMIT, log))
 
 

@@ -91,10 +91,9 @@ class LogScale:
         self._ln_unit = math.log(base) / self._steps  # natural logarithm of one unit, rounded once
 
     @staticmethod
-    @functools.cache
     def of(frac_bits: int, base: float = 2.0) -> LogScale:
         """Return the scale with these parameters, the same object each time."""
-        return LogScale(frac_bits, base)
+        return _scale(frac_bits, float(base))
 
     # From real numbers to logarithms -----------------------------------------------------------------------------
 
@@ -109,7 +108,7 @@ class LogScale:
                 lambda i: self.log_exact(Fraction(mantissa.reshape(-1)[i].item())),
             )
             return whole + fraction
-        estimate = (torch.log(mantissa) + exponent * math.log(2.0)) / self._ln_unit
+        estimate = (torch.log(mantissa) + exponent.to(torch.float64) * math.log(2.0)) / self._ln_unit
         # The sum above can cancel where the magnitude is near 1: there log itself is accurate.
         near_one = (magnitude > 0.5) & (magnitude < 2.0)
         estimate = torch.where(near_one, torch.log(magnitude) / self._ln_unit, estimate)
@@ -121,19 +120,31 @@ class LogScale:
         def ball() -> flint.arb:
             return self._arb_log(flint.arb(flint.fmpq(magnitude.numerator, magnitude.denominator)))
 
-        return nearest_integer(ball, lambda n: self._is_half(magnitude, n))
+        return nearest_integer(
+            ball, lambda n: _powers_equal(magnitude, 2 * self._steps, Fraction(self.base), 2 * n + 1)
+        )
 
     def rescale(self, log: torch.Tensor, other: LogScale) -> torch.Tensor:
         """Return logarithms of this scale in units of `other`, nearest, half to even."""
         if self.base == other.base:
             shift = other.frac_bits - self.frac_bits
-            return log << shift if shift >= 0 else round_shift(log, -shift)
+            if shift < 0:
+                return round_shift(log, -shift)
+            # What would leave int64 is out of every format's range already.
+            reach = 1 << (61 - shift)
+            return log.clamp(-reach, reach) << shift
         estimate = log.to(torch.float64) * (self._ln_unit / other._ln_unit)
 
-        def ball(value: int) -> flint.arb:
-            return flint.arb(value) * self._arb_unit() / other._arb_unit()
+        def exact(i: int) -> int:
+            value = int(log.reshape(-1)[i])
+            return nearest_integer(
+                lambda: flint.arb(value) * self._arb_unit() / other._arb_unit(),
+                lambda n: _powers_equal(
+                    Fraction(self.base), 2 * other._steps * value, Fraction(other.base), (2 * n + 1) * self._steps
+                ),
+            )
 
-        return _settle(estimate, lambda i: nearest_integer(lambda: ball(int(log.reshape(-1)[i]))))
+        return _settle(estimate, exact)
 
     # Gaussian logarithms -----------------------------------------------------------------------------------------
 
@@ -228,8 +239,12 @@ class LogScale:
             def ball(e: int = e) -> flint.arb:
                 return (flint.arb(log) * self._arb_unit()).exp() * flint.arb(2) ** -e
 
-            # A whole power that the balls cannot tell from a boundary is on it: a tie, below the normal range.
-            scaled = nearest_integer(ball, lambda n: log % self._steps == 0)
+            def tie(n: int, e: int = e) -> bool:
+                return _powers_equal(
+                    Fraction(2 * n + 1) * Fraction(2) ** (e - 1), self._steps, Fraction(self.base), log
+                )
+
+            scaled = nearest_integer(ball, tie)
             if scaled <= 1 << 53:
                 break
         try:
@@ -279,17 +294,24 @@ class LogScale:
     def _arb_log(self, x: flint.arb) -> flint.arb:
         return x.log() / self._arb_unit()
 
-    def _is_half(self, value: Fraction, n: int) -> bool:
-        """Whether the logarithm of `value` is exactly n + 1/2 units, which no power-of-two base above 1 allows."""
-        # value == base**((2n + 1) / (2 * steps))  <=>  value**(2 * steps) == base**(2n + 1)
-        if abs(2 * n + 1) > 4096 or self._steps > 64:
-            return False
-        return value ** (2 * self._steps) == Fraction(self.base) ** (2 * n + 1)
-
     def _gaussian_is_half(self, d: int, sign: int, n: int) -> bool:
         if d % self._steps or d // self._steps > 64:
             return False  # base**-d is irrational or far below half a unit
-        return self._is_half((1 + sign * Fraction(self.base) ** -(d // self._steps)) ** sign, n)
+        value = (1 + sign * Fraction(self.base) ** -(d // self._steps)) ** sign
+        return _powers_equal(value, 2 * self._steps, Fraction(self.base), 2 * n + 1)
+
+
+@functools.cache
+def _scale(frac_bits: int, base: float) -> LogScale:
+    return LogScale(frac_bits, base)
+
+
+def _powers_equal(x: Fraction, p: int, y: Fraction, q: int) -> bool:
+    """Whether ``x**p == y**q`` exactly; False too where that would take over a million bits, as no tie does."""
+    common = math.gcd(p, q) or 1
+    p, q = p // common, q // common
+    bits = [abs(n) * max(v.numerator, v.denominator).bit_length() for v, n in ((x, p), (y, q))]
+    return max(bits) < 1 << 20 and x**p == y**q
 
 
 def round_shift(value: torch.Tensor, bits: int) -> torch.Tensor:

@@ -8,16 +8,19 @@ differentiates floating point only; no float64 value is stored.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
 
 from . import conversions
 from .formats import LNSFormat
+from .operators import define_operators
 
 __all__ = ["LNSTensor"]
 
 
+@define_operators
 class LNSTensor(torch.Tensor):
     """A tensor of LNS words. Make one with :func:`xlnstorch.lnstensor` or the other factories.
 
@@ -86,9 +89,30 @@ class LNSTensor(torch.Tensor):
         """The number whose power e is, ``2 ** (2 ** -frac_bits)`` for a base-2 format, as a float64 scalar."""
         return torch.tensor(self._format.base ** (2.0**-self._format.frac_bits), dtype=torch.float64)
 
+    @property
+    def data(self) -> LNSTensor:
+        """The same words outside autograd; assigning replaces them by those of a tensor of this format and shape."""
+        return self.detach()
+
+    @data.setter
+    def data(self, other: LNSTensor) -> None:
+        if not isinstance(other, LNSTensor) or other.format != self._format or other.shape != self.shape:
+            what = other.format if isinstance(other, LNSTensor) else type(other).__name__
+            raise TypeError(
+                f"data of an LNSTensor must be an LNSTensor of {self._format} and shape {tuple(self.shape)}, "
+                f"not {what} and {tuple(other.shape)}"
+            )
+        self._words = other._words
+
     def decode(self) -> torch.Tensor:
         """Return the float64 values; gradients that come back are encoded into this tensor's format."""
         return _Decode.apply(self)
+
+    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
+        """Compute gradients as ``torch.Tensor.backward``; a plain `gradient` is encoded into this tensor's format."""
+        if isinstance(gradient, torch.Tensor) and not isinstance(gradient, LNSTensor):
+            gradient = LNSTensor(conversions.encode(self._format, gradient), self._format)
+        super().backward(gradient, retain_graph, create_graph, inputs)
 
     # Where torch.Tensor reads memory that a wrapper does not have -----------------------------------------------------
 
@@ -102,6 +126,23 @@ class LNSTensor(torch.Tensor):
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
 
+    # NumPy would decode both operands and compute in float64.
+    __array_ufunc__ = None
+
+    def __dlpack__(self, *args, **kwargs):
+        raise BufferError("an LNSTensor has no float64 memory to share; export x.words or x.value instead")
+
+    def share_memory_(self) -> LNSTensor:
+        """Move the words to shared memory."""
+        self._words.share_memory_()
+        return self
+
+    def apply_(self, callable):
+        """Refuse: there are no float64 elements to apply a Python function to."""
+        raise NotImplementedError("apply_ works on float64 memory, which an LNSTensor does not have")
+
+    map_ = apply_
+
     def tolist(self):
         """Return the decoded values as (nested) Python floats."""
         return self.value.tolist()
@@ -114,6 +155,19 @@ class LNSTensor(torch.Tensor):
         elif self.requires_grad:
             parts.append("requires_grad=True")
         return f"lnstensor({', '.join(parts)})"
+
+    def __deepcopy__(self, memo):
+        # torch.Tensor's looks at the data pointer, and takes a view of a wrapper for a tensor with storage.
+        if not self.is_leaf:
+            raise RuntimeError(
+                "only LNSTensors created by the user (graph leaves) can be deep-copied; detach() it first"
+            )
+        if id(self) not in memo:
+            extra = copy.deepcopy(_extra_state(self), memo)
+            memo[id(self)] = twin = _rebuild(self._words.clone(), self._format, self.requires_grad, extra)
+            if self.grad is not None:
+                twin.grad = copy.deepcopy(self.grad, memo)
+        return memo[id(self)]
 
     def __reduce_ex__(self, protocol):
         return _rebuild, (self._words, self._format, self.requires_grad, _extra_state(self))

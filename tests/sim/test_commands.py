@@ -62,9 +62,7 @@ def test_the_table_of_a_pass_goes_to_standard_output_and_nothing_else(capsys):
     assert header.split() == "unit format stimulus vectors mismatches vectors/s".split()
     assert row.split()[:5] == "multiply lns8 random 500 0".split()
     assert blank == ""
-    assert verdict == (
-        "passed: 500 results equal the golden model bit for bit (exact adder, rtl in verilator, seed 0)"
-    )
+    assert verdict == ("passed: 500 results equal the golden model bit for bit (exact adder, rtl in verilator, seed 0)")
 
 
 @pytest.mark.sim

@@ -1,6 +1,6 @@
 """What each aten operator does to LNSTensors, by family; importing this package fills the registry."""
 
-from . import comparison, creation, functions, matmul, pointwise, reduction, views
+from . import comparison, creation, functions, indexing, matmul, pointwise, reduction, views
 from ._registry import dispatch, float_fallbacks, registered
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "dispatch",
     "float_fallbacks",
     "functions",
+    "indexing",
     "matmul",
     "pointwise",
     "reduction",

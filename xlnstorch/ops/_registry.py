@@ -34,8 +34,6 @@ DECOMPOSED = get_decompositions(
         aten._softmax_backward_data,
         aten.nll_loss_forward,
         aten.nll_loss_backward,
-        aten.addcmul,
-        aten.addcdiv,
         aten.rsub,
     ]
 )
@@ -110,7 +108,8 @@ def float_fallbacks() -> dict[str, str]:
 def only_lns(func: Operator, x: Any) -> LNSTensor:
     """Return `x` if an LNSTensor; refuse to store LNS results in anything else."""
     if not isinstance(x, LNSTensor):
-        raise TypeError(f"{func} cannot write LNS words into a plain {getattr(x, 'dtype', type(x).__name__)} tensor")
+        # Not a TypeError: torch's operators would swallow it, and ``plain += lns`` rebind the name without a word.
+        raise RuntimeError(f"{func} cannot write LNS words into a plain {getattr(x, 'dtype', type(x).__name__)} tensor")
     return x
 
 
@@ -136,10 +135,21 @@ def common_format(func: Operator, *operands: Any) -> LNSFormat:
 
 
 def words_of(format: LNSFormat, x: Any, device: torch.device | None = None) -> torch.Tensor:
-    """Return the words of an operand: an LNSTensor's own, or those nearest to a plain tensor or number."""
+    """Return the words of an operand: an LNSTensor's own, or those nearest to a plain tensor or number.
+
+    Raises
+    ------
+    TypeError
+        A plain tensor that requires grad: autograd would hand it an LNSTensor for its gradient.
+    """
     if isinstance(x, LNSTensor):
         return x._words
     if isinstance(x, torch.Tensor):
+        if x.requires_grad and torch.is_grad_enabled():
+            raise TypeError(
+                "a plain tensor that requires grad cannot be an operand beside an LNSTensor, since its gradient would be "
+                f"one; convert it with xlnstorch.lnstensor(x, format={format}, detach=False)"
+            )
         return conversions.encode(format, x)
     return torch.tensor(conversions.encode_scalar(format, x), dtype=format.dtype, device=device)
 

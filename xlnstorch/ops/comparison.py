@@ -8,7 +8,7 @@ import torch
 
 from .. import arithmetic
 from ..tensor import LNSTensor
-from ._registry import aten, operands, register
+from ._registry import aten, only_lns, operands, register
 
 _RELATIONS = {
     "eq": operator.eq,
@@ -48,6 +48,24 @@ def maximum(func, self, other):
 def minimum(func, self, other):
     format, (a, b), (key_a, key_b) = _keys(func, self, other)
     return LNSTensor(torch.where(key_a <= key_b, a, b), format)
+
+
+@register(aten.maximum.out)
+def maximum_out(func, self, other, *, out):
+    only_lns(func, out)._words.copy_(maximum(func, self, other)._words)
+    return out
+
+
+@register(aten.clamp.default)
+def clamp(func, self, min=None, max=None):
+    # As torch: where min exceeds max, max wins.
+    result = self if min is None else maximum(func, self, min)
+    return result if max is None else minimum(func, result, max)
+
+
+@register(aten.isnan.default)
+def isnan(func, self):
+    return torch.zeros(self.shape, dtype=torch.bool, device=self.device)
 
 
 @register(aten.where.self)

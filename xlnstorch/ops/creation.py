@@ -6,7 +6,7 @@ import torch
 
 from .. import conversions
 from ..tensor import LNSTensor
-from ._registry import aten, operands, register, words_of
+from ._registry import aten, only_lns, operands, register, words_of
 
 
 def _words_kwargs(func, self, kwargs):
@@ -53,6 +53,8 @@ def full(func, self, *args, **kwargs):
 @register(aten.rand_like.default, aten.randn_like.default)
 def random_like(func, self, **kwargs):
     values = func(torch.empty(self.shape, dtype=torch.float64, device=self.device), **kwargs)
+    if _words_kwargs(func, self, kwargs) is None:
+        return values
     return LNSTensor(conversions.encode(self.format, values), self.format)
 
 
@@ -64,7 +66,7 @@ def fill(func, self, value):
 
 @register(aten.fill_.Tensor)
 def fill_tensor(func, self, value):
-    self._words.copy_(operands(func, self, value)[1][1])
+    only_lns(func, self)._words.copy_(operands(func, self, value)[1][1])
     return self
 
 
@@ -76,10 +78,7 @@ def zero(func, self):
 
 @register(aten.copy_.default)
 def copy(func, self, src, non_blocking=False):
-    if not isinstance(self, LNSTensor):
-        raise TypeError(
-            f"an LNSTensor of {src.format} cannot be copied into a plain {self.dtype} tensor; x.value gives its values"
-        )
+    only_lns(func, self)
     if isinstance(src, LNSTensor):
         self._words.copy_(conversions.rescale(src.format, src._words, self.format), non_blocking)
     else:

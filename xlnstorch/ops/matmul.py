@@ -8,34 +8,48 @@ from ._registry import aten, operands, register
 from .pointwise import scaled
 
 
-def _product(func, a: LNSTensor, b: LNSTensor):
+def _refuse(func, x, y):
+    raise RuntimeError(f"{func}: shapes {tuple(x.shape)} and {tuple(y.shape)} cannot be multiplied")
+
+
+def _product(func, a: LNSTensor, b: LNSTensor, rank: int):
     format, (x, y) = operands(func, a, b)
-    if x.shape[-1] != y.shape[-2] or x.shape[:-2] != y.shape[:-2]:
-        raise RuntimeError(f"{func}: shapes {tuple(x.shape)} and {tuple(y.shape)} cannot be multiplied")
+    if x.dim() != rank or y.dim() != rank or x.shape[-1] != y.shape[-2] or x.shape[:-2] != y.shape[:-2]:
+        _refuse(func, x, y)
     return format, format.accumulator.matmul(format, x, y)
 
 
-@register(aten.mm.default, aten.bmm.default)
+@register(aten.mm.default)
 def mm(func, self, mat2):
-    format, words = _product(func, self, mat2)
+    format, words = _product(func, self, mat2, rank=2)
+    return LNSTensor(words, format)
+
+
+@register(aten.bmm.default)
+def bmm(func, self, mat2):
+    format, words = _product(func, self, mat2, rank=3)
     return LNSTensor(words, format)
 
 
 @register(aten.mv.default)
 def mv(func, self, vec):
-    format, words = _product(func, self, vec.unsqueeze(-1))
+    if vec.dim() != 1:
+        _refuse(func, self, vec)
+    format, words = _product(func, self, vec.unsqueeze(-1), rank=2)
     return LNSTensor(words.squeeze(-1), format)
 
 
 @register(aten.dot.default)
 def dot(func, self, tensor):
+    if self.dim() != 1 or self.shape != tensor.shape:
+        _refuse(func, self, tensor)
     format, (a, b) = operands(func, self, tensor)
     return LNSTensor(format.accumulator.sum(format, arithmetic.mul(format, a, b), 0), format)
 
 
 @register(aten.addmm.default, aten.baddbmm.default)
 def addmm(func, self, mat1, mat2, *, beta=1, alpha=1):
-    format, words = _product(func, mat1, mat2)
+    format, words = _product(func, mat1, mat2, rank=2 if func is aten.addmm.default else 3)
     words = scaled(format, words, alpha)
     if beta == 0:
         return LNSTensor(words, format)

@@ -50,16 +50,31 @@ def reciprocal(func, self):
 
 @register(aten.pow.Tensor_Scalar)
 def pow_scalar(func, self, exponent):
-    if exponent == 0.5:
-        return LNSTensor(arithmetic.sqrt(self.format, self._words), self.format)
+    if exponent in (0.5, -0.5):
+        root = LNSTensor(arithmetic.sqrt(self.format, self._words), self.format)
+        return root if exponent > 0 else reciprocal(func, root)
     if exponent != int(exponent):
-        raise NotImplementedError(f"{func} of {self.format} takes an integer exponent or 0.5, not {exponent!r}")
+        raise NotImplementedError(f"{func} of {self.format} takes an integer exponent or ±0.5, not {exponent!r}")
     return LNSTensor(arithmetic.power(self.format, self._words, int(exponent)), self.format)
 
 
 @register(aten.sqrt.default)
 def sqrt(func, self):
     return LNSTensor(arithmetic.sqrt(self.format, self._words), self.format)
+
+
+@register(aten.lerp.Scalar, aten.lerp.Tensor)
+def lerp(func, self, end, weight):
+    format, (start, end, weight) = operands(func, self, end, weight)
+    step = arithmetic.mul(format, weight, arithmetic.sub(format, end, start))
+    return LNSTensor(arithmetic.add(format, start, step), format)
+
+
+@register(aten.addcmul.default, aten.addcdiv.default)
+def add_scaled(func, self, tensor1, tensor2, *, value=1):
+    format, (words, a, b) = operands(func, self, tensor1, tensor2)
+    combine = arithmetic.mul if func is aten.addcmul.default else arithmetic.div
+    return LNSTensor(arithmetic.add(format, words, scaled(format, combine(format, a, b), value)), format)
 
 
 @register(aten.neg.default)
@@ -107,5 +122,9 @@ for _inplace, _functional in [
     (aten.neg_.default, aten.neg.default),
     (aten.abs_.default, aten.abs.default),
     (aten.relu_.default, aten.relu.default),
+    (aten.lerp_.Scalar, aten.lerp.Scalar),
+    (aten.lerp_.Tensor, aten.lerp.Tensor),
+    (aten.addcmul_.default, aten.addcmul.default),
+    (aten.addcdiv_.default, aten.addcdiv.default),
 ]:
     register_inplace(_inplace, _functional)

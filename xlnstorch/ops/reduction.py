@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import torch
+from torch._prims_common import reduction_dims
+
 from .. import arithmetic
 from ..formats import LNSFormat
 from ..tensor import LNSTensor
 from ._registry import aten, register, words_of
 
 
-def _sum_words(self: LNSTensor, dims, keepdim: bool):
+def _sum_words(self: LNSTensor, dims, keepdim: bool, dtype):
     """Return the words of the sum over `dims` (all where empty or None), and how many terms each sum has.
 
     Several dimensions are summed as one, in the order of memory of a contiguous tensor.
     """
+    if dtype not in (None, torch.float64):
+        raise TypeError(f"an LNSTensor of {self.format} has no dtype {dtype}; x.decode().to({dtype}) gives its values")
     rank = self.dim()
-    over = sorted({d % rank for d in dims}) if dims and rank else list(range(rank))
+    over = sorted(reduction_dims(self.shape, tuple(dims) if dims else None)) if rank else []
     kept = [d for d in range(rank) if d not in over]
-    words = self._words.permute(*kept, *over)
+    words = self._words.permute([*kept, *over])
     words = words.reshape([self.shape[d] for d in kept] + [-1 if self.numel() else 0])
     if not self.numel() and all(self.shape[d] for d in over):
         words = words.new_zeros([self.shape[d] for d in kept] + [1])  # nothing to sum, and nowhere to put it
@@ -28,12 +33,12 @@ def _sum_words(self: LNSTensor, dims, keepdim: bool):
 
 @register(aten.sum.default)
 def sum_all(func, self, dtype=None):
-    return LNSTensor(_sum_words(self, None, False)[0], self.format)
+    return LNSTensor(_sum_words(self, None, False, dtype)[0], self.format)
 
 
 @register(aten.sum.dim_IntList)
 def sum_over(func, self, dim=None, keepdim=False, dtype=None):
-    return LNSTensor(_sum_words(self, dim, keepdim)[0], self.format)
+    return LNSTensor(_sum_words(self, dim, keepdim, dtype)[0], self.format)
 
 
 def _divide(format: LNSFormat, words, count: int):
@@ -43,9 +48,18 @@ def _divide(format: LNSFormat, words, count: int):
 
 @register(aten.mean.default)
 def mean_all(func, self, dtype=None):
-    return _divide(self.format, *_sum_words(self, None, False))
+    return _divide(self.format, *_sum_words(self, None, False, dtype))
 
 
 @register(aten.mean.dim)
 def mean_over(func, self, dim=None, keepdim=False, dtype=None):
-    return _divide(self.format, *_sum_words(self, dim, keepdim))
+    return _divide(self.format, *_sum_words(self, dim, keepdim, dtype))
+
+
+@register(aten.linalg_vector_norm.default)
+def vector_norm(func, self, ord=2, dim=None, keepdim=False, dtype=None):
+    if ord != 2:
+        raise NotImplementedError(f"{func} of {self.format} takes the Euclidean norm, ord=2, not {ord!r}")
+    squares = LNSTensor(arithmetic.power(self.format, self._words, 2), self.format)
+    total, _ = _sum_words(squares, dim, keepdim, dtype)
+    return LNSTensor(arithmetic.sqrt(self.format, total), self.format)

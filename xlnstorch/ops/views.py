@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch.utils._mode_utils import no_dispatch
 
 from ..tensor import LNSTensor
-from ._registry import aten, common_format, operands, register
+from ._registry import aten, common_format, operands, register, register_inplace
 
 
 @register(
@@ -50,36 +51,22 @@ def joined(func, tensors, *args, **kwargs):
     return LNSTensor(func(words, *args, **kwargs), format)
 
 
-@register(aten.select_backward.default)
-def select_backward(func, grad, input_sizes, dim, index):
-    words = torch.zeros(input_sizes, dtype=grad.format.dtype, device=grad.device)
-    words.select(dim, index).copy_(grad._words)
-    return LNSTensor(words, grad.format)
-
-
-@register(aten.slice_backward.default)
-def slice_backward(func, grad, input_sizes, dim, start, end, step):
-    words = torch.zeros(input_sizes, dtype=grad.format.dtype, device=grad.device)
-    aten.slice.Tensor(words, dim, start, end, step).copy_(grad._words)
-    return LNSTensor(words, grad.format)
-
-
-@register(aten.scatter.src)
-def scatter(func, self, dim, index, src):
-    format, (words, source) = operands(func, self, src)
-    return LNSTensor(func(words, dim, index, source), format)
-
-
-@register(aten.scatter.value)
-def scatter_value(func, self, dim, index, value):
-    format, (words, source) = operands(func, self, value)
-    return LNSTensor(func(words, dim, index, int(source)), format)
+@register(aten.squeeze_.dim, aten.squeeze_.default, aten.unsqueeze_.default, aten.t_.default, aten.transpose_.default)
+def reshaped_in_place(func, self, *args):
+    func(self._words, *args)
+    with no_dispatch():  # the wrapper's own shape
+        func(self, *args)
+    return self
 
 
 @register(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(func, self, mask, value):
     format, (words, filler) = operands(func, self, value)
     return LNSTensor(torch.where(mask, filler, words), format)
+
+
+register_inplace(aten.masked_fill_.Scalar, aten.masked_fill.Scalar)
+register_inplace(aten.masked_fill_.Tensor, aten.masked_fill.Tensor)
 
 
 @register(aten.is_same_size.default)
