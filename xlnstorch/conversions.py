@@ -119,7 +119,7 @@ def unpack(format: LNSFormat, packed: torch.Tensor) -> torch.Tensor:
 def encode_scalar(format: LNSFormat, value: float) -> int:
     """Return the word, as torch holds it, nearest to one Python number; see :func:`encode`."""
     if isinstance(value, int) and abs(value) > 2**53:
-        log = format.scale.log_exact(Fraction(abs(value)))
+        log = min(format.scale.log_exact(Fraction(abs(value))), _LOG_LIMIT)
         return int(words_from_log(format, torch.tensor(value < 0), torch.tensor(log)))
     if isinstance(value, float) and math.isnan(value):
         raise ValueError(f"{format} has no word for NaN")

@@ -199,10 +199,9 @@ class LogScale:
             x = (fraction & ((1 << rest_bits) - 1)).to(torch.float64) * (math.log(2.0) / self._steps)
             series = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5))))
             significand = high + (high_tail + high * series)
-        # Two steps, since the exponent may exceed what one power of two can hold; only the last can round.
-        whole = whole.clamp(-2200, 2200)
-        step = whole.clamp(-1000, 1000)
-        value = torch.ldexp(torch.ldexp(significand, step), whole - step)
+        # The power of two from its bits: a device's pow need not be exact. Subnormal results are left to the slow path.
+        power = ((whole.clamp(-1022, 1023) + 1023) << 52).view(torch.float64)
+        value = torch.where(whole > 1023, math.inf, torch.where(whole < -1022, 0.0, significand * power))
         subnormal = (whole < -1022) & (whole >= -1076)
         return self._each_exact(log, subnormal, value) if bool(subnormal.any()) else value
 

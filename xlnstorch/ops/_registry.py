@@ -147,8 +147,8 @@ def words_of(format: LNSFormat, x: Any, device: torch.device | None = None) -> t
     if isinstance(x, torch.Tensor):
         if x.requires_grad and torch.is_grad_enabled():
             raise TypeError(
-                "a plain tensor that requires grad cannot be an operand beside an LNSTensor, since its gradient would be "
-                f"one; convert it with xlnstorch.lnstensor(x, format={format}, detach=False)"
+                "a plain tensor that requires grad cannot be an operand beside an LNSTensor, since its gradient would "
+                f"be one; convert it with xlnstorch.lnstensor(x, format={format}, detach=False)"
             )
         return conversions.encode(format, x)
     return torch.tensor(conversions.encode_scalar(format, x), dtype=format.dtype, device=device)
