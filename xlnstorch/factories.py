@@ -178,8 +178,9 @@ def ones(*size, f=None, b=None, format=None, device=None, requires_grad=False) -
 def full(size, fill_value, f=None, b=None, format=None, device=None, requires_grad=False) -> LNSTensor:
     """Return a tensor of `size` (int or sequence) filled with the word nearest to `fill_value`."""
     size = (size,) if isinstance(size, int) else tuple(size)
-    values = torch.full(size, fill_value, dtype=torch.float64, device=device)
-    return lnstensor(values, f=f, b=b, format=format, requires_grad=requires_grad)
+    chosen = _choose_format(f, b, format)
+    word = conversions.encode_scalar(chosen, fill_value)
+    return LNSTensor(torch.full(size, word, dtype=chosen.dtype, device=device), chosen, requires_grad)
 
 
 def rand(*size, f=None, b=None, format=None, device=None, generator=None, requires_grad=False) -> LNSTensor:

@@ -230,3 +230,10 @@ def test_rescale_from_a_base_near_one():
     words = conversions.encode(fine, torch.tensor([2.0, 1.5, -1.0, 0.0], dtype=torch.float64))
     expected = conversions.encode(lns32, torch.tensor([2.0, 1.5, -1.0, 0.0], dtype=torch.float64))
     assert torch.equal(conversions.rescale(fine, words, lns32), expected)
+
+
+@pytest.mark.parametrize("format", [lns16, lns32, LNSFormat(4, 48), LNSFormat(14, 0, base=4.0)], ids=repr)
+def test_a_python_integer_of_any_size_saturates(format):
+    for value in (2**40000, -(2**40000)):
+        word = format.to_unsigned(torch.tensor(conversions.encode_scalar(format, value)))
+        assert int(word) == format.max_field | (value < 0) << format.log_bits
