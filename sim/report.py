@@ -6,6 +6,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from xlnstorch.catalog import named_format
+
 from .verify import Counterexample, Report
 
 __all__ = ["print_report"]
@@ -45,7 +47,7 @@ def print_report(report: Report, console: Console) -> None:
 
 def describe(example: Counterexample) -> str:
     """Return a counterexample as lines of text."""
-    digits = max(len(f"{word:x}") for word in (example.a, example.b, example.expected_word, example.got_word or 0))
+    digits = -(-named_format(example.format).width // 4)
 
     def number(word: int | None, value: float | None, flags: list[str] | None = None) -> str:
         if word is None:

@@ -1,0 +1,26 @@
+"""The examples in docstrings are what happens."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import hdl
+import sim
+import xlnstorch
+
+MODULES = [
+    name
+    for package in (xlnstorch, hdl, sim)
+    for name in [package.__name__, *(m.name for m in pkgutil.walk_packages(package.__path__, package.__name__ + "."))]
+]
+WITH_EXAMPLES = ["xlnstorch.autograd", "xlnstorch.factories", "xlnstorch.formats", "xlnstorch.observe", "sim.capture"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_of(name):
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0
+    if name in WITH_EXAMPLES:
+        assert result.attempted > 0
