@@ -48,9 +48,9 @@ class AddSubtract(Unit):
             )
 
     def table(self) -> tuple[list[int], list[int]]:
-        """Return what the ROM holds: ``s(d)`` and ``t(d)`` for d = 0, 1, …"""
-        table = self.format.adder.table(self.format)
-        return list(table.sums), list(table.differences)
+        """Return what the ROM holds: ``s(d)`` and ``t(d)`` for d = 0, 1, …, as far as the format has such distances."""
+        table, distances = self.format.adder.table(self.format), 1 << self.format.log_bits
+        return list(table.sums[:distances]), list(table.differences[:distances])
 
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> data.View:
         log_bits = self.format.log_bits

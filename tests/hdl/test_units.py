@@ -32,7 +32,9 @@ def check(unit_class, format, pairs, run_unit):
 
 
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
-@pytest.mark.parametrize("format", [LNSFormat(2, 1), LNSFormat(3, 2), LNSFormat(4, 0)], ids=repr)
+@pytest.mark.parametrize(
+    "format", [LNSFormat(1, 1), LNSFormat(1, 3), LNSFormat(2, 0), LNSFormat(2, 1), LNSFormat(3, 2)], ids=repr
+)
 def test_all_pairs_of_words_of_a_small_format(unit, format, run_unit):
     words = range(1 << format.width)
     check(unit, format, [(a, b) for a in words for b in words], run_unit)
