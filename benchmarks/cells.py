@@ -42,9 +42,9 @@ def synthesize(unit: hdl.Unit, family: str, folder: Path) -> tuple[dict[str, int
     source, netlist, report = folder / "unit.il", folder / "unit.json", folder / "stat.json"
     source.write_text(rtlil.convert(unit, name="top", emit_src=False))
     design = libyosys.Design()
-    for command in (f"read_rtlil {source}", DEVICES[family][0], f"write_json {netlist}"):
+    for command in (f'read_rtlil "{source}"', DEVICES[family][0], f'write_json "{netlist}"'):
         design.run_pass(f"tee -q -o {os.devnull} {command}")
-    design.run_pass(f"tee -q -o {report} stat -json")
+    design.run_pass(f'tee -q -o "{report}" stat -json')
     return json.loads(report.read_text())["design"]["num_cells_by_type"], netlist
 
 

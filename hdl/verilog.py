@@ -30,6 +30,6 @@ def to_verilog(unit: Unit, name: str = "top") -> str:
         source, target = Path(folder, "unit.il"), Path(folder, "unit.v")
         source.write_text(rtlil.convert(unit, name=name, emit_src=False))
         design = libyosys.Design()
-        for command in (f"read_rtlil {source}", *_PASSES, f"write_verilog -noattr -norename {target}"):
+        for command in (f'read_rtlil "{source}"', *_PASSES, f'write_verilog -noattr -norename "{target}"'):
             design.run_pass(f"tee -q -o {os.devnull} {command}")
         return _COUNTED_NAME.sub(r"\\initial_trigger ", target.read_text())

@@ -9,9 +9,18 @@ from pathlib import Path
 from cocotb_tools.runner import get_runner
 
 
-def main() -> None:
-    """Build, or run a bench, as the job file says."""
-    job = json.loads(Path(sys.argv[1]).read_text())
+def main() -> int:
+    """Build, or run a bench, as the job file says; return the exit status."""
+    try:
+        _run(json.loads(Path(sys.argv[1]).read_text()))
+    except (RuntimeError, SystemExit) as error:
+        # The output above it says what went wrong; where in the runner it was noticed does not matter.
+        sys.stdout.write(f"{error}\n")
+        return 1
+    return 0
+
+
+def _run(job: dict) -> None:
     runner = get_runner(job["simulator"])
     if job["action"] == "build":
         runner.build(
@@ -38,4 +47,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,39 +6,51 @@ It runs inside the simulator's process. What to do is in the file that ``$LNS_BE
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import cocotb
 from cocotb.clock import Clock
-from cocotb.triggers import RisingEdge
+from cocotb.triggers import ReadOnly, RisingEdge
 
-__all__ = ["Driver", "Monitor", "Scoreboard", "StallPattern"]
+__all__ = ["Bench", "Driver", "Monitor", "Scoreboard", "StallPattern"]
 
 PERIOD_NS = 10
-# Clocks without any progress after which the unit is taken to hang; stalls are at most a few dozen clocks long.
+# Clocks without any progress after which the unit is taken to hang; stalls are at most 151 clocks long.
 PATIENCE = 1000
 
 
+def quiet(cycle: int, latency: int) -> bool:
+    """Whether nothing stalls in a clock: at the start, and for a while every 2048 clocks after that."""
+    return cycle % 2048 < latency + 96
+
+
+def settled(cycle: int, latency: int) -> bool:
+    """Whether the quiet has lasted long enough that every clock must bring a result."""
+    return latency + 32 <= cycle % 2048 < latency + 96
+
+
 class StallPattern:
-    """Whether to stand still in a clock: a seeded mix of none, frequent short and rare long stalls.
+    """Whether to stand still in a clock: a seeded mix of none, frequent short and rare long stalls."""
 
-    The first `quiet` clocks have no stall, so that latency and throughput can be measured.
-    """
-
-    def __init__(self, seed: str, quiet: int):
+    def __init__(self, seed: str, latency: int):
         self._random = random.Random(seed)
-        self._quiet = quiet
+        self._latency = latency
         self._chance = 0.0
-        self._phase_left = quiet
+        self._phase_left = 0
         self._stall_left = 0
 
-    def stalled(self) -> bool:
-        """Return whether to stall in the next clock."""
+    def stalled(self, cycle: int) -> bool:
+        """Return whether to stall in this clock; to be asked once for each."""
+        if quiet(cycle, self._latency):
+            self._stall_left = 0
+            return False
         if self._stall_left:
             self._stall_left -= 1
             return True
@@ -48,6 +60,8 @@ class StallPattern:
         self._phase_left -= 1
         if self._chance and self._random.random() < self._chance:
             self._stall_left = self._random.choice((0, 0, 0, 1, 3, 20)) if self._chance < 0.5 else 0
+            if self._random.random() < 0.01:
+                self._stall_left = 150
             return True
         return False
 
@@ -104,100 +118,125 @@ class Scoreboard:
 
 
 class Driver:
-    """Offers payloads on a stream, with stalls; a payload stays until it is taken."""
+    """Offers payloads on a stream, with stalls; a payload stays until it is taken, and noise where none is offered."""
 
-    def __init__(self, dut, payloads: list[int], stalls: StallPattern):
-        self._clk, self._rst = dut.clk, dut.rst
+    def __init__(self, dut, payloads: list[int], width: int, stalls: StallPattern, seed: str):
+        self._clk = dut.clk
         self._payload, self._valid, self._ready = dut.i__payload, dut.i__valid, dut.i__ready
         self._payloads = payloads
+        self._width = width
         self._stalls = stalls
-        self.accepted: list[int] = []  # the cycle in which each of the first payloads was taken
+        self._noise = random.Random(seed)
         self.sent = 0
+        self.in_flight: deque[int] = deque()  # the cycle in which each payload was taken
 
-    async def run(self, bench: Bench) -> None:
+    @property
+    def finished(self) -> bool:
+        """Whether all payloads were taken."""
+        return self.sent == len(self._payloads)
+
+    async def run(self) -> None:
         """Send all payloads."""
         edge = RisingEdge(self._clk)
+        cycle = 0
         offered = False
         for payload in self._payloads:
-            while self._stalls.stalled():
+            while self._stalls.stalled(cycle):
                 if offered:
                     self._valid.value = 0
                     offered = False
+                self._payload.value = self._noise.getrandbits(self._width)
                 await edge
+                cycle += 1
             self._payload.value = payload
             if not offered:
                 self._valid.value = 1
                 offered = True
             await edge
+            cycle += 1
             while self._ready.value != 1:
                 await edge
+                cycle += 1
             self.sent += 1
-            if len(self.accepted) < bench.quiet:
-                self.accepted.append(bench.cycle)
+            self.in_flight.append(cycle)
         self._valid.value = 0
+        self._payload.value = self._noise.getrandbits(self._width)
 
 
 class Monitor:
-    """Takes results from a stream, with stalls, and checks the rules of the handshake."""
+    """Takes results from a stream, with stalls, and checks the handshake, the latency and the rate."""
 
-    def __init__(self, dut, scoreboard: Scoreboard, stalls: StallPattern):
+    def __init__(self, dut, driver: Driver, scoreboard: Scoreboard, stalls: StallPattern, latency: int):
         self._clk = dut.clk
         self._payload, self._valid, self._ready = dut.o__payload, dut.o__valid, dut.o__ready
+        self._driver = driver
         self._scoreboard = scoreboard
         self._stalls = stalls
-        self.taken: list[int] = []  # the cycle of each of the first results
+        self._latency = latency
+        self.cycle = 0
+        self.last = 0  # the cycle of the last result
 
-    async def run(self, bench: Bench) -> None:
-        """Take results until the bench ends; this is also what counts clocks."""
+    async def run(self, progress: Callable[[int], None]) -> None:
+        """Take results for ever, telling `progress` their number."""
         edge = RisingEdge(self._clk)
+        scoreboard = self._scoreboard
         ready = False
-        waiting: tuple[int, int | None] | None = None
+        waiting: tuple[int | None] | None = None
         while True:
-            stalled = self._stalls.stalled()
+            stalled = self._stalls.stalled(self.cycle)
             if ready == stalled:
                 ready = not stalled
                 self._ready.value = int(ready)
             await edge
-            bench.cycle += 1
+            self.cycle += 1
             valid = self._valid.value
             if not valid.is_resolvable:
-                self._scoreboard.problem(f"o.valid is unknown at cycle {bench.cycle}")
+                scoreboard.problem(f"o.valid is unknown at cycle {self.cycle}")
                 continue
             if valid != 1:
                 if waiting is not None:
-                    self._scoreboard.problem(f"o.valid fell at cycle {bench.cycle} before its result was taken")
+                    scoreboard.problem(f"o.valid fell at cycle {self.cycle} before its result was taken")
                     waiting = None
+                elif settled(self.cycle, self._latency) and not self._driver.finished:
+                    scoreboard.problem(f"no result came at cycle {self.cycle}, though nothing had stalled for a while")
                 continue
             value = self._payload.value
             payload = value.to_unsigned() if value.is_resolvable else None
             if waiting is not None and waiting[0] != payload:
-                self._scoreboard.problem(f"o.payload changed at cycle {bench.cycle} while it waited to be taken")
+                scoreboard.problem(f"o.payload changed at cycle {self.cycle} while it waited to be taken")
             waiting = None if ready else (payload,)
             if ready:
-                if len(self.taken) < bench.quiet:
-                    self.taken.append(bench.cycle)
-                bench.progress = bench.cycle
-                self._scoreboard.receive(payload, bench.cycle)
-                bench.note(self._scoreboard.received)
+                self.last = self.cycle
+                self._check_latency()
+                scoreboard.receive(payload, self.cycle)
+                progress(scoreboard.received)
+
+    def _check_latency(self) -> None:
+        if not self._driver.in_flight:
+            return  # nothing was sent for this result, which the scoreboard says
+        taken = self.cycle - self._driver.in_flight.popleft()
+        # At the start of a later quiet, results may still be late from the stall before it.
+        undisturbed = settled(self.cycle, self._latency) or self.cycle < self._latency + 96
+        if taken != self._latency and undisturbed:
+            self._scoreboard.problem(
+                f"the result at cycle {self.cycle} took {taken} clocks without stalls, not the stated {self._latency}"
+            )
 
 
 class Bench:
-    """One run: reset, all vectors, and a look for what should not come after them."""
+    """One run: resets, all vectors, and a look for what should not come after them."""
 
     def __init__(self, job: dict, folder: Path):
         self._job = job
         self._folder = folder
-        self.quiet = job["quiet"]
-        self.cycle = 0
-        self.progress = 0
-        self._times = [time.perf_counter()]
-        self._ends = deque()
+        self._times: list[float] = []
+        self._ends: deque[int] = deque()
         end = 0
         for _, count in job["segments"]:
             end += count
             self._ends.append(end)
 
-    def note(self, received: int) -> None:
+    def _note(self, received: int) -> None:
         """Keep the time at which each segment ended, and tell whoever waits outside how far it is."""
         while self._ends and received >= self._ends[0]:
             self._ends.popleft()
@@ -207,62 +246,63 @@ class Bench:
 
     async def run(self, dut) -> dict:
         """Run everything and return the result."""
-        job, seed = self._job, self._job["seed"]
+        job, seed, latency = self._job, self._job["seed"], self._job["latency"]
         scoreboard = Scoreboard(job["expected"], job["segments"])
-        driver = Driver(dut, job["payloads"], StallPattern(f"{seed} driver", self.quiet))
-        monitor = Monitor(dut, scoreboard, StallPattern(f"{seed} monitor", self.quiet + job["latency"] + 8))
+        driver_stalls, monitor_stalls = (StallPattern(f"{seed} {end}", latency) for end in ("driver", "monitor"))
+        driver = Driver(dut, job["payloads"], job["width"], driver_stalls, f"{seed} noise")
+        monitor = Monitor(dut, driver, scoreboard, monitor_stalls, latency)
 
         Clock(dut.clk, PERIOD_NS, unit="ns").start()
-        await self._reset_in_flight(dut, job["payloads"][0], job["latency"])
+        await self._reset_in_flight(dut, scoreboard)
         self._times = [time.perf_counter()]
-        cocotb.start_soon(monitor.run(self))
-        cocotb.start_soon(driver.run(self))
-        for _ in range(50_000_000):
-            await RisingEdge(dut.clk)
-            if scoreboard.complete or self.cycle - self.progress > PATIENCE:
-                break
+        self._note(0)  # segments without vectors
+        cocotb.start_soon(monitor.run(self._note))
+        cocotb.start_soon(driver.run())
+        edge = RisingEdge(dut.clk)
+        while not scoreboard.complete and monitor.cycle - monitor.last <= PATIENCE:
+            await edge
         if not scoreboard.complete:
             scoreboard.problem(
                 f"the unit stopped: {driver.sent} vectors were taken and {scoreboard.received} results came, "
-                f"then nothing for {PATIENCE} clocks up to cycle {self.cycle}"
+                f"then nothing for {PATIENCE} clocks up to cycle {monitor.cycle}"
             )
-        for _ in range(4 * job["latency"] + 16):
-            await RisingEdge(dut.clk)
-        self._check_timing(driver, monitor, scoreboard)
+        for _ in range(4 * latency + 200):  # longer than any stall of the monitor
+            await edge
         return {
             "segments": scoreboard.segments,
             "problems": scoreboard.problems,
-            "seconds": [after - before for before, after in zip(self._times, self._times[1:], strict=False)],
-            "cycles": self.cycle,
+            "seconds": [after - before for before, after in itertools.pairwise(self._times)],
+            "cycles": monitor.cycle,
         }
 
-    async def _reset_in_flight(self, dut, payload: int, latency: int) -> None:
-        """Reset, fill the unit, reset again: nothing of what it held may come out later."""
+    async def _reset_in_flight(self, dut, scoreboard: Scoreboard) -> None:
+        """Fill the unit and reset it, in several ways: nothing of what it held may come out.
+
+        The unit is filled to different depths, its output taken or not, its input offering or not during the reset.
+        With the output not taken, a result must show itself all the same: valid may not wait for ready.
+        """
         edge = RisingEdge(dut.clk)
+        latency, payloads = self._job["latency"], itertools.cycle(self._job["payloads"])
         dut.rst.value, dut.i__valid.value, dut.i__payload.value, dut.o__ready.value = 1, 0, 0, 0
         for _ in range(3):
             await edge
-        dut.rst.value, dut.i__valid.value, dut.i__payload.value = 0, 1, payload
-        for _ in range(latency + 2):
+        for ready, offering, depth in itertools.product((0, 1), (0, 1), (1, latency, latency + 3)):
+            dut.rst.value, dut.i__valid.value, dut.o__ready.value = 0, 1, ready
+            for _ in range(depth):
+                dut.i__payload.value = next(payloads)
+                await edge
+            if not ready and depth > latency:
+                await ReadOnly()
+                if dut.o__valid.value != 1:
+                    scoreboard.problem("o.valid stayed low while o.ready was low: it must not wait for it")
+                await edge
+            dut.rst.value, dut.i__valid.value = 1, offering
             await edge
-        dut.rst.value, dut.i__valid.value = 1, 0
-        await edge
-        dut.rst.value = 0
-        await edge
-
-    def _check_timing(self, driver: Driver, monitor: Monitor, scoreboard: Scoreboard) -> None:
-        """Hold the stated latency and the rate of one result a clock against the clocks without stalls."""
-        latency = self._job["latency"]
-        for index, (sent, taken) in enumerate(zip(driver.accepted, monitor.taken, strict=False)):
-            if taken - sent != latency:
-                scoreboard.problem(
-                    f"vector {index} took {taken - sent} clocks without stalls, not the stated {latency}"
-                )
-                return
-        for index, (before, after) in enumerate(zip(monitor.taken, monitor.taken[1:], strict=False)):
-            if after - before != 1:
-                scoreboard.problem(f"result {index + 1} came {after - before} clocks after the one before, not 1")
-                return
+            dut.rst.value, dut.i__valid.value, dut.o__ready.value = 0, 0, 1
+            for _ in range(latency + 4):
+                await edge
+                if dut.o__valid.value != 0:
+                    scoreboard.problem("a result that was in flight came out after a reset")
 
 
 @cocotb.test()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections import defaultdict
+import threading
+from collections import Counter, defaultdict
 
 import numpy as np
 import torch
@@ -46,6 +47,13 @@ class CapturedOperations:
 class capture(TorchDispatchMode):
     """Record all LNS operations of one format inside a ``with`` block, those of a backward pass included.
 
+    Operations of two operands can be read back by name and replayed; of the others ``counts`` tells the number.
+
+    Parameters
+    ----------
+    format : LNSFormat
+        Operations of other formats, and of other threads, are not recorded.
+
     Examples
     --------
     >>> import xlnstorch
@@ -59,15 +67,27 @@ class capture(TorchDispatchMode):
     def __init__(self, format: LNSFormat):
         super().__init__()
         self._format = format
+        #: How many elementwise operations of each kind were computed, those of one operand included.
+        self.counts: Counter[str] = Counter()
         self._chunks: dict[str, list[tuple[str, tuple[torch.Tensor, ...]]]] = defaultdict(list)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         where = f"{func} (backward)" if torch._C._current_autograd_node() is not None else str(func)
-        with observing(lambda operation: self._record(where, operation)):
+        thread = threading.get_ident()
+
+        def record(operation: Operation) -> None:
+            # A dispatch mode is of one thread, the observers are of all.
+            if threading.get_ident() == thread:
+                self._record(where, operation)
+
+        with observing(record):
             return func(*args, **(kwargs or {}))
 
     def _record(self, where: str, operation: Operation) -> None:
-        if operation.format != self._format or len(operation.operands) != 2:
+        if operation.format != self._format:
+            return
+        self.counts[operation.name] += operation.flags.numel()
+        if len(operation.operands) != 2:
             return
         words = (self._format.to_unsigned(x) for x in (*operation.operands, operation.result))
         columns = (*words, operation.flags)

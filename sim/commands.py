@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from xlnstorch.cli import CommandError
+from xlnstorch.cli import CommandError, results_console
 
 __all__ = ["Doctor", "Verify"]
 
@@ -19,8 +19,9 @@ class Verify:
 
     help = "run the gates in a simulator and compare every result with the golden model, bit for bit"
     description = """Run arithmetic units in a simulator and compare every result, flags included, with the golden
-model, bit for bit: on corner words, on random and near-cancelling words, at the ends of the
-range, and on every multiplication and addition of one training step of a digits classifier.
+model, bit for bit: on corner words, on random and nearly cancelling words, on every entry of
+the table, at the ends of the range, and on every multiplication and addition of one training
+step of a digits classifier.
 
 Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is missing;
 4 a build failed."""
@@ -35,7 +36,7 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             "--stimulus",
             action="append",
             metavar="NAME",
-            help="corners, random, near-cancelling, saturation or captured; may be repeated (default: all)",
+            help="corners, random, table, near-cancelling, saturation or captured; may be repeated (default: all)",
         )
         parser.add_argument(
             "--vectors",
@@ -58,8 +59,6 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
 
     def run(self, args: argparse.Namespace) -> int:
         """Verify and report."""
-        from rich.console import Console
-
         import hdl
         from xlnstorch.catalog import named_format
 
@@ -87,8 +86,7 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
         if args.json:
             sys.stdout.write(json.dumps(report.to_json()) + "\n")
         else:
-            console = Console()
-            print_report(report, console if console.is_terminal else Console(width=160))
+            print_report(report, results_console())
         return 0 if report.passed else 1
 
 
@@ -124,7 +122,6 @@ class Doctor:
 
     def run(self, args: argparse.Namespace) -> int:
         """List the simulators; exit 3 if the default one cannot run."""
-        from rich.console import Console
         from rich.table import Table
 
         from .simulators import SIMULATORS, cache_folder
@@ -144,7 +141,7 @@ class Doctor:
                 table.add_column(title)
             for row in rows:
                 table.add_row(row["tool"], "yes" if row["ready"] else "no", row["version"] or row["missing"])
-            console = Console()
+            console = results_console()
             console.print(table)
             console.print(f"\ncompiled simulations are kept in {cache_folder()}", soft_wrap=True)
         return 0 if rows[0]["ready"] else 3

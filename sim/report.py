@@ -17,9 +17,9 @@ def print_report(report: Report, console: Console) -> None:
     """Print the table, then whatever went wrong, in full, then the verdict."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("unit", "format", "stimulus"):
-        table.add_column(title, no_wrap=True)
+        table.add_column(title, overflow="fold")
     for title in ("vectors", "mismatches", "vectors/s"):
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(title, justify="right", overflow="fold")
     for result in report.results:
         table.add_row(
             result.unit,
@@ -40,9 +40,13 @@ def print_report(report: Report, console: Console) -> None:
     how = f"{first.adder} adder, {first.level} in {first.simulator}, seed {report.seed}"
     if report.passed:
         console.print(f"\n[green]passed[/green]: {vectors:,} results equal the golden model bit for bit ({how})")
-    else:
-        wrong = sum(result.mismatches for result in report.results)
-        console.print(f"\n[red]failed[/red]: {wrong:,} of {vectors:,} results differ ({how})")
+        if report.not_replayed:
+            counts = ", ".join(f"{count:,} {name}" for name, count in sorted(report.not_replayed.items()))
+            console.print(f"captured, but without a unit yet and so not replayed: {counts}")
+        return
+    wrong = sum(result.mismatches for result in report.results)
+    differ = f"{wrong:,} of {vectors:,} results differ" if wrong else f"{vectors:,} results are equal, but see above"
+    console.print(f"\n[red]failed[/red]: {differ} ({how})")
 
 
 def describe(example: Counterexample) -> str:

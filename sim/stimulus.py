@@ -12,7 +12,7 @@ import numpy as np
 from hdl.unit import Unit
 from xlnstorch.formats import LNSFormat
 
-__all__ = ["GENERATED", "Vectors", "corner_words", "generate"]
+__all__ = ["GENERATED", "Vectors", "applies", "corner_words", "generate"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +72,17 @@ def _near_cancelling(format: LNSFormat, operation: str, rng: np.random.Generator
     return _words(format, sign_a, field_a), _words(format, sign_b, field_b)
 
 
+def _table(format: LNSFormat, operation: str, rng: np.random.Generator, count: int):
+    """Every distance from zero to a little beyond the reach of the Gaussian logarithms, both signs, both orders."""
+    distances = np.arange(min(format.scale.gaussian_reach + 2, format.max_field))
+    distance, same_sign, swapped = (x.reshape(-1) for x in np.meshgrid(distances, (0, 1), (0, 1), indexing="ij"))
+    smaller = rng.integers(1, format.max_field + 1 - distance)
+    sign = rng.integers(0, 2, len(distance))
+    near = _words(format, sign, smaller + distance)
+    far = _words(format, np.where(same_sign, sign, 1 - sign), smaller)
+    return np.where(swapped, far, near), np.where(swapped, near, far)
+
+
 def _saturating(format: LNSFormat, operation: str, rng: np.random.Generator, count: int):
     """Results within a few units of either end of the range, on both sides of it."""
     sign_a, sign_b = rng.integers(0, 2, (2, count))
@@ -97,9 +108,18 @@ def _words(format: LNSFormat, sign: np.ndarray, field: np.ndarray) -> np.ndarray
 GENERATED: dict[str, Callable] = {
     "corners": _corners,
     "random": _random,
+    "table": _table,
     "near-cancelling": _near_cancelling,
     "saturation": _saturating,
 }
+
+#: Those with a number of vectors of their own.
+EXHAUSTIVE = ("corners", "table")
+
+
+def applies(name: str, unit: type[Unit]) -> bool:
+    """Whether a stimulus means anything to a unit: a multiplier has no table of Gaussian logarithms."""
+    return name != "table" or "add" in unit.operations
 
 
 def generate(name: str, unit: type[Unit], format: LNSFormat, *, seed: int, count: int) -> Vectors:
@@ -115,10 +135,12 @@ def generate(name: str, unit: type[Unit], format: LNSFormat, *, seed: int, count
     seed : int
         Non-negative. The same seed gives the same vectors, whatever else is generated.
     count : int
-        How many, at least one for each operation; ``"corners"`` are always all pairs for each operation.
+        How many, at least one for each operation; those of :data:`EXHAUSTIVE` have a number of their own.
     """
     if name not in GENERATED:
         raise ValueError(f"stimulus must be one of {', '.join(GENERATED)}, not {name!r}")
+    if not applies(name, unit):
+        raise ValueError(f"the stimulus {name!r} has nothing for {unit.name}")
     rng = np.random.default_rng([seed, zlib.crc32(f"{name} {unit.name}".encode())])
     share = -(-count // len(unit.operations))
     parts = []
@@ -127,6 +149,6 @@ def generate(name: str, unit: type[Unit], format: LNSFormat, *, seed: int, count
         parts.append((np.full(len(a), op, dtype=np.int64), a, b))
     op, a, b = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = rng.permutation(len(op))
-    if name != "corners":
+    if name not in EXHAUSTIVE:
         order = order[:count]
     return Vectors(op[order], a[order], b[order])

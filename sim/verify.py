@@ -18,13 +18,14 @@ import torch
 
 import hdl
 from xlnstorch import conversions
+from xlnstorch.catalog import named_format
 from xlnstorch.formats import LNSFormat
 from xlnstorch.observe import FLAGS
 
 from . import golden, workloads
 from .capture import capture
-from .simulators import Simulator, get_simulator
-from .stimulus import GENERATED, Vectors, generate
+from .simulators import BuildFailed, Simulator, get_simulator
+from .stimulus import GENERATED, Vectors, applies, generate
 
 __all__ = ["STIMULI", "Counterexample", "Report", "Result", "verify"]
 
@@ -32,8 +33,8 @@ __all__ = ["STIMULI", "Counterexample", "Report", "Result", "verify"]
 STIMULI = (*GENERATED, "captured")
 
 LEVEL = "rtl"
-# Vectors sent without stalls before the random stalls begin; latency and throughput are read off them.
-_QUIET = 64
+# As many as a simulator takes some ten minutes for.
+_MAX_VECTORS = 10_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +93,8 @@ class Report:
     results: list[Result] = dataclasses.field(default_factory=list)
     counterexamples: list[Counterexample] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
+    #: How many captured operations of each kind have no unit yet, and so were not replayed.
+    not_replayed: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -112,6 +115,7 @@ class Report:
             "results": [dataclasses.asdict(result) for result in self.results],
             "counterexamples": [dataclasses.asdict(example) for example in self.counterexamples],
             "problems": self.problems,
+            "not_replayed": self.not_replayed,
         }
 
 
@@ -135,6 +139,7 @@ def verify(
     vectors: int = 20_000,
     simulator: str = "verilator",
     waves: Path | None = None,
+    trace: capture | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Report:
     """Compare units with the golden model.
@@ -147,13 +152,15 @@ def verify(
         From :data:`STIMULI`. ``"captured"`` is every multiplication and addition of one training step of a digits
         classifier, forward, backward and optimizer, with the results that the step itself had.
     seed : int
-        Of the vectors, the stalls, and the training step.
+        Of the vectors, the stalls, and the training step; below 2**63.
     vectors : int
-        How many vectors each generated stimulus but the corners has.
+        How many vectors each random stimulus has, 2 to 10 million.
     simulator : str
         A key of :data:`sim.simulators.SIMULATORS`.
     waves : Path
         Where to write waves; with several units the unit's name goes before the suffix.
+    trace : capture
+        What ``"captured"`` replays instead of the training step: the operations of a ``with capture(format)`` block.
     progress : callable
         Called with a unit's name, what it has done and what it has to do (0 while it is being compiled).
 
@@ -170,31 +177,48 @@ def verify(
             raise ValueError(f"stimulus must be one of {', '.join(STIMULI)}, not {stimulus!r}")
     if not units or not stimuli:
         raise ValueError("verify needs at least one unit and one stimulus")
-    if seed < 0 or vectors < 2:
-        raise ValueError(f"seed must be at least 0 and vectors at least 2, not {seed} and {vectors}")
+    if not 0 <= seed < 1 << 63:
+        raise ValueError(f"seed must be at least 0 and below 2**63, not {seed}")
+    if not 2 <= vectors <= _MAX_VECTORS:
+        raise ValueError(f"vectors must be between 2 and {_MAX_VECTORS:,}, not {vectors:,}")
     for unit in units:
         unit.check_format(format)
+        if not any(applies(stimulus, unit) for stimulus in stimuli):
+            raise ValueError(f"the stimulus {stimuli[0]!r} has nothing for {unit.name}")
     chosen.check()
     if waves is not None:
         chosen.check_waves(waves)
 
-    trace = None
-    if "captured" in stimuli:
+    own_trace = trace is not None
+    if "captured" in stimuli and not own_trace:
         with capture(format) as trace:
             workloads.digits_step(format, seed)
+        for unit in units:
+            for operation in unit.operations:
+                if not len(trace[operation]):
+                    raise RuntimeError(
+                        f"the training step has no {operation}, so {unit.name} would not be checked on it"
+                    )
     runs = [
         _Run(
             unit=unit,
             format=format,
-            segments=[_segment(stimulus, unit, format, seed, vectors, trace) for stimulus in stimuli],
+            segments=[
+                _segment(stimulus, unit, format, seed, vectors, trace)
+                for stimulus in stimuli
+                if applies(stimulus, unit)
+            ],
             simulator=chosen,
             seed=seed,
             waves=waves if waves is None or len(units) == 1 else waves.with_suffix(f".{unit.name}{waves.suffix}"),
-            command=_command(unit, format, stimuli, seed, vectors, simulator),
+            command=_command(unit, format, stimuli, seed, vectors, simulator, own_trace),
         )
         for unit in units
     ]
     report = Report(seed)
+    if trace is not None:
+        known = {operation for unit in hdl.UNITS.values() for operation in unit.operations}
+        report.not_replayed = {name: count for name, count in trace.counts.items() if name not in known}
     for run, raw in zip(runs, _run_all(runs, progress or (lambda *_: None)), strict=True):
         run.judge(raw, report)
     return report
@@ -221,10 +245,12 @@ def _segment(stimulus, unit, format, seed, count, trace) -> _Segment:
     return _Segment(stimulus, vectors, words, np.concatenate([record.flags for record in records]), source)
 
 
-def _command(unit, format, stimuli, seed, vectors, simulator) -> str:
+def _command(unit, format, stimuli, seed, vectors, simulator, own_trace) -> str:
+    if own_trace or named_format(format.name) != format:
+        return "the same call of sim.verify.verify: the command line cannot name this format or trace"
     words = ["lns", "verify", unit.name, "--format", format.name, "--simulator", simulator, "--seed", str(seed)]
     words += ["--vectors", str(vectors)]
-    for stimulus in stimuli if set(stimuli) != set(STIMULI) else ():
+    for stimulus in stimuli if tuple(stimuli) != STIMULI else ():
         words += ["--stimulus", stimulus]
     return shlex.join(words)
 
@@ -253,13 +279,19 @@ class _Run:
             (folder / "job.json").write_text(json.dumps(self._job()))
 
             def poll() -> None:
-                with contextlib.suppress(OSError, ValueError):
-                    progress(int((folder / "progress").read_text()))
+                done = 0
+                with contextlib.suppress(OSError, ValueError):  # not there yet, or being written
+                    done = int((folder / "progress").read_text())
+                progress(done)
 
             self.simulator.run(
                 build, "sim.bench", {"LNS_BENCH_JOB": str(folder / "job.json")}, folder, self.waves, poll
             )
-            return json.loads((folder / "result.json").read_text())
+            raw = json.loads((folder / "result.json").read_text())
+        asked = [(segment.stimulus, len(segment.vectors)) for segment in self.segments]
+        if [(found["name"], found["vectors"]) for found in raw["segments"]] != asked:
+            raise BuildFailed(f"the bench was to run {asked}, but reports {raw['segments']}")
+        return raw
 
     def _job(self) -> dict:
         width = self.format.width
@@ -273,7 +305,7 @@ class _Run:
             expected += [word | flags << width for word, flags in results]
         return {
             "seed": self.seed,
-            "quiet": min(_QUIET, len(payloads)),
+            "width": 2 * width + (len(self.unit.operations) - 1).bit_length(),
             "latency": self.unit.latency,
             "payloads": payloads,
             "expected": expected,
@@ -282,9 +314,10 @@ class _Run:
 
     def judge(self, raw: dict, report: Report) -> None:
         """Add what the bench found to the report; results that never came count as mismatches."""
-        seconds = [*raw["seconds"], *[0.0] * len(self.segments)]
+        # A unit that stopped leaves the later segments without a time.
+        seconds = [*raw["seconds"], *[0.0] * (len(self.segments) - len(raw["seconds"]))]
         start = 0
-        for segment, found, spent in zip(self.segments, raw["segments"], seconds, strict=False):
+        for segment, found, spent in zip(self.segments, raw["segments"], seconds, strict=True):
             missing = len(segment.vectors) - found["received"]
             report.results.append(
                 Result(
@@ -302,7 +335,7 @@ class _Run:
             if found["first"] is not None:
                 report.counterexamples.append(self._counterexample(segment, start, found["first"]))
             start += len(segment.vectors)
-        report.problems += [f"{self.unit.name}: {problem}" for problem in raw["problems"]]
+        report.problems += [f"{self.unit.name}: {problem}; again: {self.command}" for problem in raw["problems"]]
 
     def _counterexample(self, segment: _Segment, start: int, first: dict) -> Counterexample:
         index, payload, width = first["index"] - start, first["payload"], self.format.width

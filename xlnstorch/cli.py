@@ -4,18 +4,25 @@ A subcommand is a class named by an entry point of the group ``lns.commands``. I
 ``description``, and two methods: ``configure(parser)`` adds arguments, ``run(args)`` does the work and returns the exit
 status. Results go to standard output, progress and messages to standard error.
 
-Exit status: 0 pass, 1 a check failed, 2 usage, 3 a tool is missing, 4 a build failed, 130 interrupted.
+Exit status: 0 pass, 1 a check failed, 2 usage (a file that cannot be read or written included), 3 a tool is missing,
+4 a build failed, 130 interrupted, 141 the reader of the results has gone.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-__all__ = ["Command", "CommandError", "main"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Command", "CommandError", "main", "results_console"]
 
 
 class CommandError(Exception):
@@ -36,6 +43,18 @@ class Command(Protocol):
         """Do the work; return the exit status."""
 
 
+def results_console() -> Console:
+    """Return where results are printed: as wide as the terminal, and wide enough for any table where there is none."""
+    from rich.console import Console
+
+    class Results(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # rich would exit with 1, which here means that a check failed
+
+    console = Results()
+    return console if console.is_terminal else Results(width=200)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lns", description="Logarithmic number system arithmetic, in PyTorch and in gates, compared bit for bit."
@@ -43,7 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"lns {importlib.metadata.version('lns-coverify')}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for entry in sorted(importlib.metadata.entry_points(group="lns.commands"), key=lambda entry: entry.name):
-        command = entry.load()()
+        try:
+            command = entry.load()()
+        except Exception as error:  # somebody else's package: the other commands must go on working
+            sys.stderr.write(f"lns: the command {entry.name!r} of {entry.value} cannot be loaded: {error}\n")
+            continue
         subparser = subparsers.add_parser(
             entry.name,
             help=command.help,
@@ -58,14 +81,31 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (that of the process by default) and return the exit status."""
     args = _parser().parse_args(argv)
+    if threading.current_thread() is threading.main_thread():
+        # Like an interrupt, so that child processes and half-written files are cleaned up.
+        for name in ("SIGTERM", "SIGHUP"):
+            signal.signal(getattr(signal, name), _interrupt)
     try:
-        return args._run(args)
+        status = args._run(args)
+        sys.stdout.flush()
+        return status
     except CommandError as error:
         sys.stderr.write(f"lns {args.command}: {error}\n")
         return error.exit_code
+    except BrokenPipeError:
+        # Whoever read the results has left, which a shell knows as 128 + SIGPIPE. Nothing more can be flushed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        sys.stderr.write(f"lns {args.command}: {error}\n")
+        return 2
     except KeyboardInterrupt:
         sys.stderr.write(f"lns {args.command}: interrupted\n")
         return 130
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

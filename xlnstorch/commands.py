@@ -6,6 +6,8 @@ import argparse
 import json
 import sys
 
+from .cli import results_console
+
 __all__ = ["Formats"]
 
 
@@ -20,7 +22,6 @@ class Formats:
 
     def run(self, args: argparse.Namespace) -> int:
         """Print the catalogue."""
-        from rich.console import Console
         from rich.table import Table
 
         from .catalog import CATALOG
@@ -56,5 +57,5 @@ class Formats:
                 f"{row['step']:.2e}",
                 str(row["bytes"]),
             )
-        Console().print(table)
+        results_console().print(table)
         return 0

@@ -1,6 +1,8 @@
+import tempfile
+
 import pytest
 
-from hdl import UNITS, to_verilog
+from hdl import UNITS, Multiply, to_verilog
 from xlnstorch import lns8, lns16
 
 
@@ -23,3 +25,10 @@ def test_ports_are_named_after_the_streams(unit):
 def test_formats_and_units_give_different_text():
     texts = {to_verilog(unit(format=format)) for unit in UNITS.values() for format in (lns8, lns16)}
     assert len(texts) == 4
+
+
+def test_a_temporary_folder_with_a_space_in_its_path(tmp_path, monkeypatch):
+    (tmp_path / "with space").mkdir()
+    expected = to_verilog(Multiply(format=lns8))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "with space"))
+    assert to_verilog(Multiply(format=lns8)) == expected

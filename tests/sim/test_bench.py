@@ -1,4 +1,4 @@
-from sim.bench import Scoreboard, StallPattern
+from sim.bench import PATIENCE, Scoreboard, StallPattern, quiet, settled
 
 
 def test_results_are_compared_in_order_and_counted_by_segment():
@@ -37,11 +37,14 @@ def test_an_empty_segment_is_passed_over():
     assert [segment["mismatches"] for segment in scoreboard.segments] == [0, 0, 1]
 
 
-def test_stalls_are_seeded_begin_after_the_quiet_clocks_and_end():
-    first, again, other = (StallPattern(seed, quiet=30) for seed in ("1", "1", "2"))
-    a, b, c = ([pattern.stalled() for _ in range(5000)] for pattern in (first, again, other))
+def test_stalls_are_seeded_leave_quiet_stretches_and_end():
+    latency = 6
+    patterns = [StallPattern(seed, latency) for seed in ("1", "1", "2")]
+    a, b, c = ([pattern.stalled(cycle) for cycle in range(20_000)] for pattern in patterns)
     assert a == b != c
-    assert not any(a[:30])
+    assert not any(stall for cycle, stall in enumerate(a) if quiet(cycle, latency))
+    assert sum(settled(cycle, latency) for cycle in range(20_000)) == 10 * 64
+    assert all(quiet(cycle, latency) for cycle in range(20_000) if settled(cycle, latency))
     assert 0.05 < sum(a) / len(a) < 0.5
-    longest = max(len(run) for run in "".join("x" if stall else " " for stall in a).split())
-    assert longest <= 100  # well below what the bench takes for a hang
+    runs = [len(run) for run in "".join("x" if stall else " " for stall in a).split()]
+    assert 100 < max(runs) < PATIENCE / 2  # longer than any unit can hide, well below what is taken for a hang

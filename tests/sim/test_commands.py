@@ -1,9 +1,13 @@
+import importlib.metadata
 import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -27,9 +31,13 @@ from xlnstorch.cli import main
         (["--simulator", "spice"], "simulator must be one of verilator, icarus, not 'spice'"),
         (
             ["--stimulus", "all"],
-            "stimulus must be one of corners, random, near-cancelling, saturation, captured, not 'all'",
+            "stimulus must be one of corners, random, table, near-cancelling, saturation, captured, not 'all'",
         ),
-        (["--seed", "-3"], "seed must be at least 0 and vectors at least 2, not -3 and 20000"),
+        (["--seed", "-3"], "seed must be at least 0 and below 2**63, not -3"),
+        (["--seed", "99999999999999999999"], "seed must be at least 0 and below 2**63, not 99999999999999999999"),
+        (["--vectors", "1000000000000"], "vectors must be between 2 and 10,000,000, not 1,000,000,000,000"),
+        (["multiply", "--stimulus", "table"], "the stimulus 'table' has nothing for multiply"),
+        (["--waves", "/proc/x.vcd"], "waves cannot be written to '/proc/x.vcd': No such file or directory"),
         (["--waves", "waves.png"], "verilator writes waves as .vcd, not 'waves.png'"),
     ],
 )
@@ -98,3 +106,57 @@ def test_an_interrupt_ends_with_status_130(monkeypatch, capsys):
     monkeypatch.setattr("sim.verify.verify", interrupted)
     assert main(["verify"]) == 130
     assert capsys.readouterr().err == "lns verify: interrupted\n"
+
+
+@pytest.mark.parametrize("unwritable", ["/dev/null/x", "/proc/x"])
+def test_a_cache_that_cannot_be_written_is_one_sentence_and_exit_2(unwritable, capsys, monkeypatch):
+    monkeypatch.setenv("LNS_CACHE", unwritable)
+    assert main(["verify", "multiply", "--stimulus", "corners"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("lns verify: ")
+    assert captured.err.count("\n") == 1
+
+
+def lns(*arguments, **options):
+    return subprocess.Popen([sys.executable, "-m", "xlnstorch.cli", *arguments], text=True, **options)
+
+
+def test_a_reader_that_leaves_is_not_a_failed_check():
+    with lns("formats", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        err = process.stderr.read()
+    assert process.returncode == 141
+    assert err == ""
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interrupted_simulation_ends_at_once_with_all_its_processes(name, tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    arguments = ("verify", "multiply", "--format", "lns8", "--stimulus", "random", "--vectors", "2000000")
+    with lns(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob("lns-verify-*/progress")):
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.1)
+        folder = str(next(tmp_path.glob("lns-verify-*")))
+        process.send_signal(getattr(signal, name))
+        started = time.monotonic()
+        out, err = process.communicate(timeout=60)
+        assert time.monotonic() - started < 10
+    assert (process.returncode, out, err) == (130, "", "lns verify: interrupted\n")
+    assert list(tmp_path.glob("lns-verify-*")) == []
+    commands = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if os.access(file, os.R_OK)]
+    assert not [command for command in commands if folder.encode() in command]
+
+
+def test_a_command_of_another_package_that_cannot_be_loaded_does_not_take_the_others_along(capsys, monkeypatch):
+    entries = importlib.metadata.entry_points(group="lns.commands")
+    broken = importlib.metadata.EntryPoint("broken", "no_such_module:Command", "lns.commands")
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [*entries, broken])
+    assert main(["formats", "--json"]) == 0
+    assert capsys.readouterr().err == (
+        "lns: the command 'broken' of no_such_module:Command cannot be loaded: No module named 'no_such_module'\n"
+    )

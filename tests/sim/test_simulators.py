@@ -134,8 +134,40 @@ def test_a_compiled_simulation_is_not_compiled_again(tmp_path, monkeypatch):
     monkeypatch.setenv("LNS_CACHE", str(tmp_path))
     folder = tmp_path / "simulations" / VERILATOR.digest("text", None)
     folder.mkdir(parents=True)
+    (folder / VERILATOR.executable).touch()
     monkeypatch.setattr(Verilator, "_child", lambda *args, **kwargs: pytest.fail("compiled"))
     assert VERILATOR.build("text") == folder
+
+
+@pytest.mark.sim
+def test_a_simulation_of_which_a_part_was_deleted_is_compiled_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("LNS_CACHE", str(tmp_path))
+    verilog = to_verilog(Multiply(format=LNSFormat(3, 1)))
+    folder = VERILATOR.build(verilog)
+    (folder / VERILATOR.executable).unlink()
+    assert (VERILATOR.build(verilog) / VERILATOR.executable).is_file()
+
+
+def test_a_folder_in_which_make_cannot_build_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("LNS_CACHE", str(tmp_path / "with space"))
+    with pytest.raises(CommandError, match="make cannot build in a folder with a space in its path"):
+        VERILATOR.build("text")
+
+
+@pytest.mark.sim
+def test_a_bench_that_does_not_run_is_a_failure_with_its_log(tmp_path):
+    build = VERILATOR.build(to_verilog(Multiply(format=LNSFormat(3, 1))))
+    with pytest.raises(BuildFailed, match="stopped with status 1 and without a result"):
+        VERILATOR.run(build, "sim.no_such_bench", {}, tmp_path)
+
+
+def test_a_relative_or_empty_cache_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LNS_CACHE", "relative")
+    assert cache_folder() == tmp_path / "relative"
+    monkeypatch.setenv("LNS_CACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert cache_folder() == Path("/xdg/lns")
 
 
 def test_waves_that_cannot_be_written_are_refused(tmp_path):
@@ -145,3 +177,9 @@ def test_waves_that_cannot_be_written_are_refused(tmp_path):
     with pytest.raises(CommandError) as caught:
         VERILATOR.check_waves(tmp_path / "missing" / "waves.vcd")
     assert str(caught.value) == f"the folder of '{tmp_path}/missing/waves.vcd' does not exist"
+    (tmp_path / "folder.vcd").mkdir()
+    with pytest.raises(CommandError) as caught:
+        VERILATOR.check_waves(tmp_path / "folder.vcd")
+    assert str(caught.value) == f"waves cannot be written to '{tmp_path}/folder.vcd': Is a directory"
+    VERILATOR.check_waves(tmp_path / "new.vcd")
+    assert not (tmp_path / "new.vcd").exists()

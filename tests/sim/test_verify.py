@@ -6,9 +6,10 @@ import shutil
 import pytest
 
 import hdl
-from sim.simulators import SIMULATORS
-from sim.verify import STIMULI, Report, Result, verify
-from xlnstorch import LNSFormat, lns8, lns16e5
+from sim.capture import capture
+from sim.simulators import SIMULATORS, BuildFailed, Verilator
+from sim.verify import STIMULI, Report, Result, _command, verify
+from xlnstorch import LNSFormat, LogAccumulator, lns8, lns16e5, lnstensor
 from xlnstorch.cli import main
 
 needs_icarus = pytest.mark.skipif(
@@ -33,10 +34,14 @@ def test_the_default_run_passes_and_reports_one_json_object(capsys):
     assert out.count("\n") == 1
     report = json.loads(out)
     assert (report["schema"], report["passed"]) == (1, True)
-    assert [list(result) for result in report["results"]] == [KEYS] * 10
+    assert [list(result) for result in report["results"]] == [KEYS] * 11
     assert [(result["unit"], result["stimulus"]) for result in report["results"]] == [
-        (unit, stimulus) for unit in ("multiply", "add") for stimulus in STIMULI
+        (unit, stimulus)
+        for unit in ("multiply", "add")
+        for stimulus in STIMULI
+        if (unit, stimulus) != ("multiply", "table")
     ]
+    assert report["not_replayed"] == {"div": 2}
     for result in report["results"]:
         assert result["mismatches"] == 0
         assert result["vectors"] >= 1000
@@ -58,9 +63,39 @@ def test_other_formats_pass(format):
     assert report.passed, report.counterexamples
 
 
+@pytest.mark.sim
+def test_a_trace_of_ones_own_is_replayed():
+    x = lnstensor([[1.5, -2.0], [0.25, 3.0]], format=lns8)
+    with capture(lns8) as trace:
+        (x @ x) ** 2
+    report = verify([hdl.Multiply], lns8, stimuli=["captured"], trace=trace)
+    assert report.passed
+    assert report.results[0].vectors == 8
+    assert report.not_replayed == {"pow2": 4}
+
+
+def test_a_bench_that_reports_other_segments_than_asked_has_not_run(monkeypatch):
+    def run(self, build, bench, environment, folder, *args):
+        (folder / "result.json").write_text(json.dumps({"segments": [], "problems": [], "seconds": []}))
+
+    monkeypatch.setattr(Verilator, "build", lambda *args: None)
+    monkeypatch.setattr(Verilator, "run", run)
+    with pytest.raises(BuildFailed, match="the bench was to run"):
+        verify([hdl.Multiply], lns8, stimuli=["random"], vectors=10)
+
+
+def test_a_format_that_the_command_line_cannot_name_has_no_command():
+    tree = LNSFormat(8, 7, accumulator=LogAccumulator("tree"))
+    command = _command(hdl.Multiply, tree, STIMULI, 0, 10, "verilator", False)
+    assert command.startswith("the same call of sim.verify.verify")
+    assert _command(hdl.Multiply, lns8, STIMULI, 0, 10, "verilator", False) == (
+        "lns verify multiply --format lns8 --simulator verilator --seed 0 --vectors 10"
+    )
+
+
 @needs_icarus
 @pytest.mark.sim
-def test_icarus_agrees_with_unknown_power_up_state():
+def test_icarus_agrees():
     report = verify(list(hdl.UNITS.values()), lns8, stimuli=["corners", "saturation"], vectors=2000, simulator="icarus")
     assert report.passed, report.counterexamples
     assert {result.simulator for result in report.results} == {"icarus"}
@@ -89,8 +124,8 @@ def test_waves_of_several_units_have_a_file_each(tmp_path):
     [
         ({"stimuli": ["everything"]}, f"stimulus must be one of {', '.join(STIMULI)}, not 'everything'"),
         ({"stimuli": []}, "verify needs at least one unit and one stimulus"),
-        ({"seed": -1}, "seed must be at least 0 and vectors at least 2, not -1 and 20000"),
-        ({"vectors": 1}, "seed must be at least 0 and vectors at least 2, not 0 and 1"),
+        ({"seed": -1}, "seed must be at least 0 and below 2**63, not -1"),
+        ({"vectors": 1}, "vectors must be between 2 and 10,000,000, not 1"),
         ({"simulator": "spice"}, f"simulator must be one of {', '.join(SIMULATORS)}, not 'spice'"),
     ],
 )
