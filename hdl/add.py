@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
@@ -10,7 +12,6 @@ from amaranth.utils import bits_for, ceil_log2
 from xlnstorch.adders import Exact
 from xlnstorch.formats import LNSFormat
 
-from .layouts import FlagsLayout, WordLayout, fit
 from .pipeline import Pipeline
 from .unit import Unit
 
@@ -28,7 +29,7 @@ class AddSubtract(Unit):
     Latency 6 clocks, one result a clock. Flags: overflow, underflow. Base-2 formats of at most 10 fraction bits with
     the ``Exact`` adder.
 
-    Measured (``benchmarks/cells.py``): lns16 takes 199 LUT4, 173 registers, 10 block RAMs and reaches 119 MHz on
+    Measured (``benchmarks/cells.py``; Yosys 0.70, nextpnr 0.11.1, seed 1): lns16 takes 199 LUT4, 173 registers, 10 block RAMs and reaches 119 MHz on
     an iCE40 HX8K; 199 LUT4, 172 registers, 3 block RAMs and 156 MHz on an ECP5-25k. No DSP.
     """
 
@@ -52,7 +53,7 @@ class AddSubtract(Unit):
         table, distances = self.format.adder.table(self.format), 1 << self.format.log_bits
         return list(table.sums[:distances]), list(table.differences[:distances])
 
-    def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> data.View:
+    def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
         log_bits = self.format.log_bits
         sums, differences = self.table()
         reach = len(sums)
@@ -107,16 +108,7 @@ class AddSubtract(Unit):
         m.d.comb += field.eq(
             Mux(looked_up.subtract, looked_up.larger - looked_up.gaussian, looked_up.larger + looked_up.gaussian)
         )
-        added = pipeline.stage(field=field, **_pick(looked_up, "sign zero"))
-
-        # 6. Fit into the word.
-        word, flags = Signal(WordLayout(self.format)), Signal(FlagsLayout())
-        fit(m, self.format, sign=added.sign, field=added.field, zero=added.zero, result=word, flags=flags)
-        fitted = pipeline.stage(word=word, flags=flags)
-
-        payload = Signal(self.o.payload.shape())
-        m.d.comb += [payload.word.eq(fitted.word), payload.flags.eq(fitted.flags)]
-        return payload
+        return pipeline.stage(field=field, **_pick(looked_up, "sign zero"))
 
 
 def _pick(stage, names: str) -> dict[str, Signal]:

@@ -16,7 +16,6 @@ class WordLayout(data.StructLayout):
 
     def __init__(self, format: LNSFormat):
         super().__init__({"field": unsigned(format.log_bits), "sign": unsigned(1)})
-        self.lns_format = format
 
 
 class FlagsLayout(data.StructLayout):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import ClassVar
 
-from amaranth.hdl import Module, unsigned
+from amaranth.hdl import Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from xlnstorch.formats import LNSFormat
 
-from .layouts import FlagsLayout, WordLayout
+from .layouts import FlagsLayout, WordLayout, fit
 from .pipeline import Pipeline
 
 __all__ = ["Unit"]
@@ -56,6 +56,8 @@ class Unit(wiring.Component):
     latency: ClassVar[int]
 
     def __init__(self, *, format: LNSFormat):
+        if not hasattr(self, "operations"):
+            raise TypeError(f"{type(self).__name__} is not a unit: it has no operations")
         self.check_format(format)
         self._format = format
         operands = {"a": WordLayout(format), "b": WordLayout(format)}
@@ -81,9 +83,12 @@ class Unit(wiring.Component):
         if format.base != 2.0:
             raise ValueError(f"a hardware format must have base 2, not {format.base}")
 
-    @abstractmethod
-    def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> data.View:
-        """Add the stages that turn `operands` into the output payload, and return it."""
+    def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
+        """Add the stages that turn `operands` into registers ``sign``, ``field`` and ``zero``, and return them.
+
+        They go through :func:`~hdl.layouts.fit`, which saturates and flushes, in the last stage of the pipeline.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define datapath")
 
     def pipeline(self, m: Module) -> Pipeline:
         """Return the pipeline that the stages are added to."""
@@ -92,7 +97,15 @@ class Unit(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         pipeline = self.pipeline(m)
-        pipeline.finish(self.datapath(m, pipeline, self.i.payload))
+        before = self.datapath(m, pipeline, self.i.payload)
+
+        word, flags = Signal(WordLayout(self.format)), Signal(FlagsLayout())
+        fit(m, self.format, sign=before.sign, field=before.field, zero=before.zero, result=word, flags=flags)
+        fitted = pipeline.stage(word=word, flags=flags)
+
+        payload = Signal(self.o.payload.shape())
+        m.d.comb += [payload.word.eq(fitted.word), payload.flags.eq(fitted.flags)]
+        pipeline.finish(payload)
         if pipeline.depth != self.latency:
             raise RuntimeError(
                 f"{type(self).__name__} states a latency of {self.latency} but has {pipeline.depth} stages"

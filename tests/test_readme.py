@@ -29,6 +29,21 @@ def test_the_two_command_lines_are_there():
     ]
 
 
+def rows(text: str) -> list[list[str]]:
+    """Return the words of each line, without the rate, which depends on the machine."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    return [words[:-1] if words[0] in ("multiply", "add") else words for words in lines]
+
+
+@pytest.mark.sim
+def test_the_output_shown_is_what_lns_verify_prints(capsys):
+    from xlnstorch.cli import main
+
+    assert main(["verify"]) == 0
+    shown = README[README.index("    unit      format") : README.index("It exits 0")]
+    assert rows(capsys.readouterr().out) == rows(shown)
+
+
 def test_the_training_block_trains():
     import torch
     from sklearn.datasets import load_digits

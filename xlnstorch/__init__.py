@@ -1,5 +1,7 @@
 """Logarithmic number system arithmetic in PyTorch: the golden model, to the bit, with reference gradients."""
 
+import torch as _torch
+
 from . import autograd
 from .accumulators import Accumulator, LogAccumulator
 from .adders import Adder, Exact, GaussianTable
@@ -25,7 +27,10 @@ from .factories import (
 from .formats import LNSFormat
 from .observe import flags
 from .ops import float_fallbacks
-from .tensor import LNSTensor
+from .tensor import LNSTensor, _rebuild
+
+# What a saved LNSTensor is made of, so that torch.load reads it with its safe default, weights_only=True.
+_torch.serialization.add_safe_globals([_rebuild, LNSFormat, Exact, LogAccumulator])
 
 __all__ = [
     "CATALOG",

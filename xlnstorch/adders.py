@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Adder", "Exact", "GaussianTable"]
 
-# Above this many entries a table would cost more memory than it saves time (2**20 entries are 16 MiB).
+# Above this many entries a table would cost more memory than it saves time: two of 2**21 int64 are 32 MiB.
 _MAX_TABLE_ENTRIES = 1 << 21
 
 

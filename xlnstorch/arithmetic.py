@@ -26,7 +26,7 @@ from .observe import report
 if TYPE_CHECKING:
     from .formats import LNSFormat
 
-__all__ = ["absolute", "add", "compare_key", "div", "mul", "neg", "power", "relu", "sqrt", "sub"]
+__all__ = ["absolute", "add", "compare_key", "div", "fit", "mul", "neg", "power", "relu", "sqrt", "sub"]
 
 Words = torch.Tensor
 Unpacked = tuple[torch.Tensor, torch.Tensor]
@@ -36,7 +36,7 @@ def mul(format: LNSFormat, a: Words, b: Words) -> Words:
     """Return the words of ``a * b``: exact but for saturation and flush."""
     (sign_a, field_a), (sign_b, field_b) = format.unpack(a), format.unpack(b)
     zero = (field_a == 0) | (field_b == 0)
-    result, flags = _fit(format, sign_a ^ sign_b, field_a + field_b - format.bias, zero)
+    result, flags = fit(format, sign_a ^ sign_b, field_a + field_b - format.bias, zero)
     report("mul", format, (a, b), result, **flags)
     return result
 
@@ -45,7 +45,7 @@ def div(format: LNSFormat, a: Words, b: Words) -> Words:
     """Return the words of ``a / b``: exact but for saturation and flush; x / 0 saturates, 0 / 0 is zero."""
     (sign_a, field_a), (sign_b, field_b) = format.unpack(a), format.unpack(b)
     zero, by_zero = field_a == 0, field_b == 0
-    result, flags = _fit(format, sign_a ^ sign_b, field_a - field_b + format.bias, zero | by_zero)
+    result, flags = fit(format, sign_a ^ sign_b, field_a - field_b + format.bias, zero | by_zero)
     saturated = format.pack(sign_a, torch.full_like(field_a, format.max_field))
     result = torch.where(by_zero & ~zero, saturated, result)
     report("div", format, (a, b), result, invalid=by_zero & zero, zero_divide=by_zero & ~zero, **flags)
@@ -78,7 +78,7 @@ def _add(format: LNSFormat, a: Unpacked, b: Unpacked) -> tuple[Words, dict[str, 
     either_zero = (field_a == 0) | (field_b == 0)
     field = torch.where(either_zero, larger, changed)
     cancelled = subtract & (d == 0)
-    return _fit(format, torch.where(a_is_larger, sign_a, sign_b), field, (larger == 0) | cancelled)
+    return fit(format, torch.where(a_is_larger, sign_a, sign_b), field, (larger == 0) | cancelled)
 
 
 def power(format: LNSFormat, a: Words, n: int) -> Words:
@@ -88,7 +88,7 @@ def power(format: LNSFormat, a: Words, n: int) -> Words:
         return format.pack(torch.zeros_like(sign), torch.full_like(field, format.bias))
     zero = field == 0
     exponent = _saturating_product(field - format.bias, n, 2 * format.max_field)
-    result, flags = _fit(format, sign & bool(n % 2), exponent + format.bias, zero)
+    result, flags = fit(format, sign & bool(n % 2), exponent + format.bias, zero)
     if n < 0:
         result = torch.where(zero, format.pack(sign, torch.full_like(field, format.max_field)), result)
         flags["zero_divide"] = zero
@@ -100,7 +100,7 @@ def sqrt(format: LNSFormat, a: Words) -> Words:
     """Return the words of the square root, e / 2 half to even; zero, and invalid, for a negative number."""
     sign, field = format.unpack(a)
     root = round_shift(field - format.bias, 1) + format.bias
-    result, flags = _fit(format, torch.zeros_like(sign), root, (field == 0) | sign)
+    result, flags = fit(format, torch.zeros_like(sign), root, (field == 0) | sign)
     report("sqrt", format, (a,), result, invalid=sign, **flags)
     return result
 
@@ -129,10 +129,21 @@ def compare_key(format: LNSFormat, a: Words) -> torch.Tensor:
     return torch.where(sign, -field, field)
 
 
-def _fit(
+def fit(
     format: LNSFormat, sign: torch.Tensor, field: torch.Tensor, zero: torch.Tensor
 ) -> tuple[Words, dict[str, torch.Tensor]]:
-    """Saturate and flush `field`, which may lie anywhere in int64; `zero` marks results that are exactly zero."""
+    """Return words and flags of results whose fields may lie anywhere in int64: saturate above, flush below.
+
+    Parameters
+    ----------
+    format : LNSFormat
+    sign : bool Tensor
+        Of the results, where they are not zero.
+    field : int64 Tensor
+        Before the range check.
+    zero : bool Tensor
+        Where the result is exactly zero, whatever `field` says.
+    """
     underflow = (field < 1) & ~zero
     overflow = (field > format.max_field) & ~zero
     nothing = zero | underflow

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import torch
 
+from . import arithmetic
 from .formats import LNSFormat
 
 __all__ = ["LNS_ZERO", "decode", "encode", "pack", "rescale", "unpack"]
@@ -62,8 +63,8 @@ def _log_of_large_integers(
 def words_from_log(format: LNSFormat, sign: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
     """Return the words with these signs and int64 logarithms e; above the range saturate, below it flush."""
     field = log.clamp(-_LOG_LIMIT, _LOG_LIMIT) + format.bias
-    zero = field < 1
-    return format.pack(sign & ~zero, torch.where(zero, 0, field.clamp(max=format.max_field)))
+    words, _ = arithmetic.fit(format, sign, field, torch.zeros_like(sign))
+    return words
 
 
 def decode(format: LNSFormat, words: torch.Tensor) -> torch.Tensor:

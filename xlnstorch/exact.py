@@ -280,8 +280,7 @@ class LogScale:
 
         rounded = torch.round(estimate)
         unsure = 0.5 - (estimate - rounded).abs() <= estimate_error
-        result = _settle(torch.where(unsure, 0.5, estimate), exact)
-        return result
+        return _settle(torch.where(unsure, 0.5, estimate), exact)
 
     # ---------------------------------------------------------------------------------------------------------------
 

@@ -104,6 +104,9 @@ def lnstensor(
         chosen = _choose_format(f, b, format)
         packed = _as_tensor(data, integers_to=torch.int64)
         tensor = LNSTensor(conversions.unpack(chosen, packed), chosen)
+    elif isinstance(data, int) and not isinstance(data, bool):
+        chosen = _choose_format(f, b, format)  # of any size, unlike the integers of a tensor
+        tensor = LNSTensor(torch.tensor(conversions.encode_scalar(chosen, data), dtype=chosen.dtype), chosen)
     else:
         chosen = _choose_format(f, b, format)
         values = _as_tensor(data)
@@ -148,8 +151,17 @@ def from_words(words: Any, format: LNSFormat, requires_grad: bool = False) -> LN
     TypeError, ValueError
         A word that is not an integer, or out of range; the message shows it.
     """
+    if not isinstance(format, LNSFormat):
+        raise TypeError(f"format must be an LNSFormat such as xlnstorch.lns16, not {format!r}")
     if not isinstance(words, torch.Tensor):
-        words = torch.as_tensor(np.asarray(words).astype(np.int64) if np.asarray(words).dtype.kind == "u" else words)
+        array = np.asarray(words)
+        if array.size == 0:
+            array = array.astype(np.int64)
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"words must be integers, not {array.dtype}")
+        if array.dtype.kind == "u":
+            array = array.clip(max=2**63 - 1).astype(np.int64)  # what is beyond is out of range all the same
+        words = torch.as_tensor(array)
     return LNSTensor(format.from_unsigned(words), format, requires_grad)
 
 
@@ -184,7 +196,7 @@ def full(size, fill_value, f=None, b=None, format=None, device=None, requires_gr
 
 
 def rand(*size, f=None, b=None, format=None, device=None, generator=None, requires_grad=False) -> LNSTensor:
-    """Return uniform numbers from [0, 1), each the word nearest to what ``torch.rand`` draws in float64."""
+    """Return uniform numbers from [0, 1], each the word nearest to what ``torch.rand`` draws in float64."""
     return _filled(torch.rand, size, f, b, format, requires_grad, device=device, generator=generator)
 
 

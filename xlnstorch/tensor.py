@@ -102,7 +102,10 @@ class LNSTensor(torch.Tensor):
                 f"data of an LNSTensor must be an LNSTensor of {self._format} and shape {tuple(self.shape)}, "
                 f"not {what} and {tuple(other.shape)}"
             )
-        self._words = other._words
+        # The wrapper's strides cannot change, so the words keep to them.
+        self._words = torch.empty_strided(
+            self.size(), self.stride(), dtype=other._words.dtype, device=other.device
+        ).copy_(other._words)
 
     def decode(self) -> torch.Tensor:
         """Return the float64 values; gradients that come back are encoded into this tensor's format."""
@@ -146,6 +149,9 @@ class LNSTensor(torch.Tensor):
     def tolist(self):
         """Return the decoded values as (nested) Python floats."""
         return self.value.tolist()
+
+    def __format__(self, specification: str) -> str:
+        return format(self.item(), specification) if self.dim() == 0 else super().__format__(specification)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         text = repr(self.value).removeprefix("tensor(").removesuffix(")").removesuffix(", dtype=torch.float64")

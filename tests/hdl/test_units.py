@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from hdl import UNITS, AddSubtract, Multiply
+from hdl import UNITS, AddSubtract, Multiply, Unit
 from xlnstorch import CATALOG, LNSFormat, lns16
 from xlnstorch.observe import FLAGS
 from xlnstorch.reference import Reference
@@ -107,3 +107,16 @@ def test_a_latency_that_the_pipeline_does_not_have_is_an_error():
     with pytest.raises(RuntimeError) as caught:
         Wrong(format=lns16).elaborate(None)
     assert str(caught.value) == "Wrong states a latency of 3 but has 2 stages"
+
+
+def test_what_is_not_a_unit_is_refused():
+    class Nothing(Unit):
+        pass
+
+    class Half(Unit):
+        name, operations, latency = "half", {"mul": lambda a, b: a * b}, 1
+
+    with pytest.raises(TypeError, match="Nothing is not a unit: it has no operations"):
+        Nothing(format=lns16)
+    with pytest.raises(NotImplementedError, match="Half must define datapath"):
+        Half(format=lns16).elaborate(None)

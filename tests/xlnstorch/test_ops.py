@@ -1,5 +1,6 @@
 """Elementwise operators, in-place ones, comparisons and moves: the arithmetic of the format, word for word."""
 
+import math
 import operator
 import re
 
@@ -230,9 +231,14 @@ def test_fill_and_copy(format, a, b):
     check(a.clone().copy_(torch.full((5,), 0.3)), format, conversions.encode(format, torch.full((4, 5), 0.3)))
 
 
-def test_copy_is_the_one_place_that_converts():
+def test_copying_and_assigning_do_not_convert_silently():
     x = sample(LNSFormat(8, 23), 4, 5)
-    check(xlnstorch.zeros(4, 5, format=lns16).copy_(x), lns16, conversions.rescale(x.format, x._words, lns16))
+    target = xlnstorch.zeros(4, 5, format=lns16)
+    with pytest.raises(TypeError, match=r"aten\.copy_\.default got operands of two formats, lns16 and lns32"):
+        target.copy_(x)
+    with pytest.raises(TypeError, match="two formats"):
+        target[0] = x[0]
+    assert not target.words.any()
 
 
 # Comparisons ----------------------------------------------------------------------------------------------------------
@@ -347,3 +353,19 @@ def test_joining_encodes_plain_tensors(format, a):
     joined = torch.cat([torch.ones(1, 5), a, plain[None]])
     encoded = conversions.encode(format, plain)
     check(joined, format, torch.cat([word(format, 1.0).expand(1, 5), a._words, encoded[None]]))
+
+
+def test_comparisons_with_what_no_word_has():
+    x = lnstensor([1e30, -1e300, 0.0, 1e300], format=lns16)
+    for other in (math.inf, torch.tensor(math.inf)):
+        assert (x == other).tolist() == [False] * 4
+        assert (x < other).tolist() == [True] * 4
+        assert (x > -other).tolist() == [True] * 4
+    assert (x != math.nan).tolist() == [True] * 4
+    for relation in (torch.eq, torch.lt, torch.le, torch.gt, torch.ge):
+        assert relation(x, math.nan).tolist() == [False] * 4
+    assert torch.isfinite(x).tolist() == [True] * 4
+    assert torch.isinf(x).tolist() == torch.isnan(x).tolist() == [False] * 4
+    mixed = torch.tensor([math.nan, -math.inf, 0.0, 1.0])
+    assert (x >= mixed).tolist() == [False, True, True, True]
+    assert (mixed <= x).tolist() == [False, True, True, True]

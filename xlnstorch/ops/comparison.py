@@ -6,9 +6,9 @@ import operator
 
 import torch
 
-from .. import arithmetic
+from .. import arithmetic, conversions
 from ..tensor import LNSTensor
-from ._registry import aten, only_lns, operands, register
+from ._registry import aten, common_format, only_lns, operands, register
 
 _RELATIONS = {
     "eq": operator.eq,
@@ -25,13 +25,30 @@ def _keys(func, *xs):
     return format, words, [arithmetic.compare_key(format, w) for w in words]
 
 
+def _comparable(format, x, device):
+    """Return keys of an operand, and where it is NaN. Infinities, which no word has, lie beyond every word."""
+    if isinstance(x, LNSTensor):
+        return arithmetic.compare_key(format, x._words), False
+    values = torch.as_tensor(x, device=device)
+    if not values.dtype.is_floating_point:
+        return arithmetic.compare_key(format, conversions.encode(format, values)), False
+    nan, infinite = torch.isnan(values), torch.isinf(values)
+    keys = arithmetic.compare_key(format, conversions.encode(format, torch.where(nan | infinite, 0, values)))
+    beyond = torch.where(values > 0, 1, -1) * (format.max_field + 1)
+    return torch.where(infinite, beyond, keys), nan
+
+
 def _register_relation(name, relation):
     packet = getattr(aten, name)
 
     @register(packet.Tensor, packet.Scalar)
     def handler(func, self, other):
-        _, _, (a, b) = _keys(func, self, other)
-        return relation(a, b)
+        format = common_format(func, self, other)
+        device = self.device if isinstance(self, LNSTensor) else other.device
+        (a, nan_a), (b, nan_b) = (_comparable(format, x, device) for x in (self, other))
+        # As with floats: NaN is unequal to everything, and in no order with anything.
+        unordered = nan_a | nan_b
+        return relation(a, b) | unordered if relation is operator.ne else relation(a, b) & ~torch.as_tensor(unordered)
 
 
 for _name, _relation in _RELATIONS.items():
@@ -63,9 +80,14 @@ def clamp(func, self, min=None, max=None):
     return result if max is None else minimum(func, result, max)
 
 
-@register(aten.isnan.default)
-def isnan(func, self):
+@register(aten.isnan.default, aten.isinf.default)
+def never(func, self):
     return torch.zeros(self.shape, dtype=torch.bool, device=self.device)
+
+
+@register(aten.isfinite.default)
+def always(func, self):
+    return torch.ones(self.shape, dtype=torch.bool, device=self.device)
 
 
 @register(aten.where.self)

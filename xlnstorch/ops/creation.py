@@ -6,7 +6,7 @@ import torch
 
 from .. import conversions
 from ..tensor import LNSTensor
-from ._registry import aten, only_lns, operands, register, words_of
+from ._registry import aten, common_format, only_lns, operands, register, words_of
 
 
 def _words_kwargs(func, self, kwargs):
@@ -79,10 +79,8 @@ def zero(func, self):
 @register(aten.copy_.default)
 def copy(func, self, src, non_blocking=False):
     only_lns(func, self)
-    if isinstance(src, LNSTensor):
-        self._words.copy_(conversions.rescale(src.format, src._words, self.format), non_blocking)
-    else:
-        self._words.copy_(words_of(self.format, src), non_blocking)
+    common_format(func, self, src)
+    self._words.copy_(words_of(self.format, src), non_blocking)
     return self
 
 
