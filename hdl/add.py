@@ -29,8 +29,8 @@ class AddSubtract(Unit):
     Latency 6 clocks, one result a clock. Flags: overflow, underflow. Base-2 formats of at most 10 fraction bits with
     the ``Exact`` adder.
 
-    Measured (``benchmarks/cells.py``; Yosys 0.70, nextpnr 0.11.1, seed 1): lns16 takes 199 LUT4, 173 registers, 10 block RAMs and reaches 119 MHz on
-    an iCE40 HX8K; 199 LUT4, 172 registers, 3 block RAMs and 156 MHz on an ECP5-25k. No DSP.
+    Measured at lns16 (``benchmarks/cells.py``; Yosys 0.70, nextpnr 0.11.1, seed 1): on an iCE40 HX8K 199 LUT4, 173
+    registers, 10 block RAMs and 119 MHz; on an ECP5-25k 199 LUT4, 172 registers, 3 block RAMs and 156 MHz. No DSP.
     """
 
     name = "add"
