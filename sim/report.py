@@ -8,7 +8,7 @@ from rich.table import Table
 
 from xlnstorch.catalog import named_format
 
-from .verify import Counterexample, Report
+from .results import Counterexample, Report
 
 __all__ = ["print_report"]
 

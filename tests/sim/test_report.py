@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from sim.report import describe, print_report
-from sim.verify import Counterexample, Report, Result
+from sim.results import Counterexample, Report, Result
 
 RESULT = Result("add", "lns16", "exact", "rtl", "verilator", "captured", 41_391, 0, 2.0)
 EXAMPLE = Counterexample(

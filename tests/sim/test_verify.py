@@ -7,8 +7,9 @@ import pytest
 
 import hdl
 from sim.capture import capture
+from sim.results import Report, Result
 from sim.simulators import SIMULATORS, BuildFailed, Verilator
-from sim.verify import STIMULI, Report, Result, _command, verify
+from sim.verify import STIMULI, _command, verify
 from xlnstorch import LNSFormat, LogAccumulator, lns8, lns16e5, lnstensor
 from xlnstorch.cli import main
 

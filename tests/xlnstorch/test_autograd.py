@@ -1,39 +1,17 @@
 """PyTorch's autograd engine over LNSTensors: every sum of gradients that it makes is an LNS addition."""
 
 import copy
-import functools
 
 import pytest
 import torch
+from lnstesting import add, check, leaf, randn, word
 from torch import nn
 
 import xlnstorch
-from xlnstorch import LNSTensor, arithmetic, conversions, lns16, lnstensor, observe, software_format
+from xlnstorch import arithmetic, conversions, lns16, lnstensor, observe, software_format
 
 FORMAT = lns16
 FORMATS = [lns16, software_format(23)]
-
-
-def leaf(data, format=FORMAT):
-    return lnstensor(data, format=format, requires_grad=True)
-
-
-def word(format, number):
-    return torch.tensor(conversions.encode_scalar(format, number), dtype=format.dtype)
-
-
-def add(format, *terms):
-    return functools.reduce(functools.partial(arithmetic.add, format), terms)
-
-
-def check(result, format, words):
-    assert isinstance(result, LNSTensor) and result.format == format and result.shape == words.shape
-    assert torch.equal(result._words, words)
-
-
-def randn(*shape, seed, format=FORMAT):
-    values = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    return lnstensor(values, format=format)
 
 
 # Fan-out: where a tensor is used twice, its two gradients are added ---------------------------------------------------

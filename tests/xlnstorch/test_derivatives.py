@@ -5,34 +5,13 @@ import math
 
 import pytest
 import torch
+from lnstesting import add, check, leaf, randn, word
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from xlnstorch import LNSFormat, LNSTensor, arithmetic, conversions, lns16, lnstensor, software_format
+from xlnstorch import LNSFormat, LNSTensor, arithmetic, lns16, lnstensor, software_format
 
 FORMATS = [lns16, software_format(23)]
-
-
-def leaf(data, format=lns16):
-    return lnstensor(data, format=format, requires_grad=True)
-
-
-def word(format, number):
-    return torch.tensor(conversions.encode_scalar(format, number), dtype=format.dtype)
-
-
-def add(format, *terms):
-    return functools.reduce(functools.partial(arithmetic.add, format), terms)
-
-
-def check(result, format, words):
-    assert isinstance(result, LNSTensor) and result.format == format and result.shape == words.shape
-    assert torch.equal(result._words, words)
-
-
-def randn(*shape, seed, format=lns16):
-    values = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    return lnstensor(values, format=format)
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=repr)

@@ -1,12 +1,12 @@
 """The factories: which format they choose, that they round to the nearest word, and what they refuse."""
 
 import math
-import re
 
 import mpmath
 import numpy as np
 import pytest
 import torch
+from lnstesting import exactly
 
 import xlnstorch
 from xlnstorch import (
@@ -28,10 +28,6 @@ LIKE = {
     "ones_like": 1.0,
     "full_like": 2.5,
 }
-
-
-def exactly(text):
-    return f"^{re.escape(text)}$"
 
 
 def nearest(values, format):

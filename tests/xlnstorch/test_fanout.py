@@ -1,16 +1,11 @@
 """Fan-out analysis of autograd graphs: of LNSTensors, of custom functions, of plain tensors."""
 
-import re
-
 import pytest
 import torch
+from lnstesting import exactly
 
 from xlnstorch import lnstensor
 from xlnstorch.autograd import LNSFunction, find_fanout, has_fanout, raise_fanout_error
-
-
-def exactly(text):
-    return f"^{re.escape(text)}$"
 
 
 @pytest.fixture

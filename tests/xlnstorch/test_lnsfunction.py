@@ -1,17 +1,12 @@
 """LNSFunction: custom operations on packed words, to the contract of torch.autograd.Function."""
 
-import re
-
 import pytest
 import torch
+from lnstesting import exactly
 
 import xlnstorch as xltorch
 from xlnstorch import LNS_ZERO, LNSTensor, arithmetic, lns16, lnstensor
 from xlnstorch.autograd import LNSFunction
-
-
-def exactly(text):
-    return f"^{re.escape(text)}$"
 
 
 def packed(x):

@@ -6,6 +6,7 @@ import re
 import mpmath
 import pytest
 import torch
+from lnstesting import exactly
 
 import xlnstorch
 from xlnstorch import LNSFormat, LogAccumulator, from_words, lns8, lns12, lns16, lnstensor
@@ -13,10 +14,6 @@ from xlnstorch.ops import _registry
 
 FORMATS = [lns8, lns16, LNSFormat(29, 23), LNSFormat(8, 7, accumulator=LogAccumulator("tree"))]
 aten = torch.ops.aten
-
-
-def exactly(text):
-    return f"^{re.escape(text)}$"
 
 
 @pytest.fixture(params=FORMATS, ids=repr)

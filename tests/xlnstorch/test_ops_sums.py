@@ -4,32 +4,12 @@ import functools
 
 import pytest
 import torch
+from lnstesting import check, sample, word
 
 import xlnstorch
 from xlnstorch import LNSFormat, LNSTensor, LogAccumulator, arithmetic, conversions, lns8, lns16, lnstensor
 
 FORMATS = [lns8, lns16, LNSFormat(29, 23), LNSFormat(8, 7, accumulator=LogAccumulator("tree"))]
-
-
-def sample(format, *shape, seed=0):
-    """Numbers whose sums are worth adding, with zeros, ones and both ends of the range among them."""
-    generator = torch.Generator().manual_seed(seed)
-    words = conversions.encode(format, torch.randn(*shape, dtype=torch.float64, generator=generator))
-    top = 1 << format.log_bits
-    corners = [0, 0, 1, top | 1, format.bias, top | format.bias, format.max_field, top | format.max_field]
-    corners = format.from_unsigned(torch.tensor(corners))
-    picks = corners[torch.randint(len(corners), shape, generator=generator)]
-    return LNSTensor(torch.where(torch.rand(*shape, generator=generator) < 0.4, picks, words), format)
-
-
-def check(result, format, words):
-    assert type(result) is LNSTensor and result.format == format and result._words.dtype == format.dtype
-    assert result.shape == words.shape == result._words.shape
-    assert torch.equal(result._words, words)
-
-
-def word(format, number):
-    return torch.tensor(conversions.encode_scalar(format, number), dtype=format.dtype)
 
 
 @pytest.fixture(params=FORMATS, ids=repr)

@@ -5,30 +5,13 @@ import functools
 
 import pytest
 import torch
+from lnstesting import check, leaf, randn, word
 from torch import nn
 
-from xlnstorch import LNSTensor, arithmetic, conversions, lns16, lnstensor, software_format
+from xlnstorch import LNSTensor, arithmetic, lns16, lnstensor, software_format
 
 FORMAT = lns16
 FORMATS = [lns16, software_format(23)]
-
-
-def leaf(data, format=FORMAT):
-    return lnstensor(data, format=format, requires_grad=True)
-
-
-def word(format, number):
-    return torch.tensor(conversions.encode_scalar(format, number), dtype=format.dtype)
-
-
-def check(result, format, words):
-    assert isinstance(result, LNSTensor) and result.format == format and result.shape == words.shape
-    assert torch.equal(result._words, words)
-
-
-def randn(*shape, seed, format=FORMAT):
-    values = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    return lnstensor(values, format=format)
 
 
 def mlp(weights):

@@ -4,11 +4,11 @@ import copy
 import io
 import math
 import pickle
-import re
 
 import numpy as np
 import pytest
 import torch
+from lnstesting import exactly
 
 import xlnstorch
 from xlnstorch import (
@@ -25,10 +25,6 @@ from xlnstorch import (
 )
 
 WORDS = [[0x4000, 0xC080, 0x0000], [0x7FFF, 0x8001, 0x4001]]
-
-
-def exactly(text):
-    return f"^{re.escape(text)}$"
 
 
 @pytest.fixture
