@@ -66,7 +66,7 @@ class capture(TorchDispatchMode):
 
     def __init__(self, format: LNSFormat):
         super().__init__()
-        self._format = format
+        self.format = format
         #: How many elementwise operations of each kind were computed, those of one operand included.
         self.counts: Counter[str] = Counter()
         self._chunks: dict[str, list[tuple[str, tuple[torch.Tensor, ...]]]] = defaultdict(list)
@@ -84,12 +84,12 @@ class capture(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
 
     def _record(self, where: str, operation: Operation) -> None:
-        if operation.format != self._format:
+        if operation.format != self.format:
             return
         self.counts[operation.name] += operation.flags.numel()
         if len(operation.operands) != 2:
             return
-        words = (self._format.to_unsigned(x) for x in (*operation.operands, operation.result))
+        words = (self.format.to_unsigned(x) for x in (*operation.operands, operation.result))
         columns = (*words, operation.flags)
         self._chunks[operation.name].append((where, tuple(column.reshape(-1).cpu() for column in columns)))
 

@@ -86,7 +86,8 @@ def verify(
     Raises
     ------
     ValueError
-        A unit that cannot have the format, or an unknown stimulus or simulator, before anything is built.
+        A unit that cannot have the format, a trace that has nothing for it or is of another format, an unknown stimulus
+        or simulator, a seed or a number out of range; before anything is built.
     ToolMissing, BuildFailed
         From the simulator.
     """
@@ -104,6 +105,10 @@ def verify(
         unit.check_format(format)
         if not any(applies(stimulus, unit) for stimulus in stimuli):
             raise ValueError(f"the stimulus {stimuli[0]!r} has nothing for {unit.name}")
+        if trace is not None and "captured" in stimuli and not any(len(trace[name]) for name in unit.operations):
+            raise ValueError(f"the trace has no operation of {unit.name}: {' or '.join(unit.operations)}")
+    if trace is not None and trace.format != format:
+        raise ValueError(f"the trace must be of {format}, not {trace.format}")
     chosen.check()
     if waves is not None:
         chosen.check_waves(waves)

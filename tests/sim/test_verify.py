@@ -75,6 +75,16 @@ def test_a_trace_of_ones_own_is_replayed():
     assert report.not_replayed == {"pow2": 4}
 
 
+def test_a_trace_must_have_something_for_each_unit_and_be_of_the_format():
+    x = lnstensor([1.5, -2.0], format=lns8)
+    with capture(lns8) as trace:
+        x * x
+    with pytest.raises(ValueError, match=r"^the trace has no operation of add: add or sub$"):
+        verify(list(hdl.UNITS.values()), lns8, stimuli=["captured"], trace=trace)
+    with pytest.raises(ValueError, match=r"^the trace must be of lns16e5, not lns8$"):
+        verify([hdl.Multiply], lns16e5, stimuli=["captured"], trace=trace)
+
+
 def test_a_bench_that_reports_other_segments_than_asked_has_not_run(monkeypatch):
     def run(self, build, bench, environment, folder, *args):
         (folder / "result.json").write_text(json.dumps({"segments": [], "problems": [], "seconds": []}))
