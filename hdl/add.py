@@ -29,8 +29,8 @@ class AddSubtract(Unit):
     Latency 6 clocks, one result a clock. Flags: overflow, underflow. Base-2 formats of at most 10 fraction bits with
     the ``Exact`` adder.
 
-    Measured at lns16 (``benchmarks/cells.py``; Yosys 0.70, nextpnr 0.11.1, seed 1): on an iCE40 HX8K 199 LUT4, 173
-    registers, 10 block RAMs and 119 MHz; on an ECP5-25k 199 LUT4, 172 registers, 3 block RAMs and 156 MHz. No DSP.
+    Measured at lns16 (``benchmarks/cells.py``; Yosys 0.70, nextpnr 0.11.1, seed 1): on an iCE40 HX8K 197 LUT4, 173
+    registers, 10 block RAMs and 146 MHz; on an ECP5-25k 198 LUT4, 172 registers, 3 block RAMs and 152 MHz. No DSP.
     """
 
     name = "add"
@@ -66,8 +66,9 @@ class AddSubtract(Unit):
             a=a.field,
             b=b.field,
             difference=difference,
-            sign_a=a.sign & (a.field != 0),
-            sign_b=(b.sign ^ operands.op) & (b.field != 0),
+            sign_a=a.sign,
+            sign_b=b.sign ^ operands.op,
+            # A zero's sign means nothing; it is not looked at further on either.
             either_zero=(a.field == 0) | (b.field == 0),
         )
 

@@ -26,14 +26,25 @@ PERIOD_NS = 10
 PATIENCE = 1000
 
 
+# Every 2048 clocks, and at the start, nothing stalls for a while. In the first clocks of each such quiet the driver
+# offers nothing and the monitor takes all there is, so that a unit with a buffer is empty when the measuring begins.
+_DRAIN = 48
+_MEASURED = 64
+
+
+def draining(cycle: int, latency: int) -> bool:
+    """Whether the unit is given time to empty itself."""
+    return cycle % 2048 < latency + _DRAIN
+
+
 def quiet(cycle: int, latency: int) -> bool:
-    """Whether nothing stalls in a clock: at the start, and for a while every 2048 clocks after that."""
-    return cycle % 2048 < latency + 96
+    """Whether nothing stalls in a clock, or not yet."""
+    return cycle % 2048 < 2 * latency + _DRAIN + _MEASURED
 
 
 def settled(cycle: int, latency: int) -> bool:
     """Whether the quiet has lasted long enough that every clock must bring a result."""
-    return latency + 32 <= cycle % 2048 < latency + 96
+    return 2 * latency + _DRAIN + 2 <= cycle % 2048 < 2 * latency + _DRAIN + _MEASURED
 
 
 class StallPattern:
@@ -120,12 +131,13 @@ class Scoreboard:
 class Driver:
     """Offers payloads on a stream, with stalls; a payload stays until it is taken, and noise where none is offered."""
 
-    def __init__(self, dut, payloads: list[int], width: int, stalls: StallPattern, seed: str):
+    def __init__(self, dut, payloads: list[int], width: int, stalls: StallPattern, latency: int, seed: str):
         self._clk = dut.clk
         self._payload, self._valid, self._ready = dut.i__payload, dut.i__valid, dut.i__ready
         self._payloads = payloads
         self._width = width
         self._stalls = stalls
+        self._latency = latency
         self._noise = random.Random(seed)
         self.sent = 0
         self.in_flight: deque[int] = deque()  # the cycle in which each payload was taken
@@ -141,7 +153,7 @@ class Driver:
         cycle = 0
         offered = False
         for payload in self._payloads:
-            while self._stalls.stalled(cycle):
+            while self._stalls.stalled(cycle) or draining(cycle, self._latency):
                 if offered:
                     self._valid.value = 0
                     offered = False
@@ -215,8 +227,8 @@ class Monitor:
         if not self._driver.in_flight:
             return  # nothing was sent for this result, which the scoreboard says
         taken = self.cycle - self._driver.in_flight.popleft()
-        # At the start of a later quiet, results may still be late from the stall before it.
-        undisturbed = settled(self.cycle, self._latency) or self.cycle < self._latency + 96
+        # What comes in the drained part of a quiet was sent after the unit had emptied itself.
+        undisturbed = quiet(self.cycle, self._latency) and not draining(self.cycle, self._latency)
         if taken != self._latency and undisturbed:
             self._scoreboard.problem(
                 f"the result at cycle {self.cycle} took {taken} clocks without stalls, not the stated {self._latency}"
@@ -249,7 +261,7 @@ class Bench:
         job, seed, latency = self._job, self._job["seed"], self._job["latency"]
         scoreboard = Scoreboard(job["expected"], job["segments"])
         driver_stalls, monitor_stalls = (StallPattern(f"{seed} {end}", latency) for end in ("driver", "monitor"))
-        driver = Driver(dut, job["payloads"], job["width"], driver_stalls, f"{seed} noise")
+        driver = Driver(dut, job["payloads"], job["width"], driver_stalls, latency, f"{seed} noise")
         monitor = Monitor(dut, driver, scoreboard, monitor_stalls, latency)
 
         Clock(dut.clk, PERIOD_NS, unit="ns").start()

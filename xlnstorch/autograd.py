@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -65,7 +64,13 @@ class LNSFunction(torch.autograd.Function):
         if format is None:
             names = ", ".join(type(arg).__name__ for arg in args) or "no arguments"
             raise TypeError(f"{cls.__name__}.apply needs at least one LNSTensor, not {names}")
-        return _bridge(cls, format).apply(*args)
+        # Kept on the class itself, so that both can go together.
+        bridges = cls.__dict__.get("_bridges")
+        if bridges is None:
+            bridges = cls._bridges = {}
+        if format not in bridges:
+            bridges[format] = _bridge(cls, format)
+        return bridges[format].apply(*args)
 
 
 def _is_plain(x: Any) -> bool:
@@ -94,7 +99,6 @@ class _Context:
         )
 
 
-@functools.lru_cache(maxsize=256)
 def _bridge(cls: type[LNSFunction], format: LNSFormat) -> type[torch.autograd.Function]:
     """Return the autograd function, of the same name, that packs and unpacks around the methods of `cls`."""
     separate = cls.setup_context is not LNSFunction.setup_context

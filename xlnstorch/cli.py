@@ -11,12 +11,13 @@ Exit status: 0 pass, 1 a check failed, 2 usage (a file that cannot be read or wr
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
@@ -81,10 +82,26 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (that of the process by default) and return the exit status."""
     args = _parser().parse_args(argv)
+    with _signals_interrupt():
+        return _run(args)
+
+
+@contextlib.contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """Make termination an interrupt, so that child processes and half-written files are cleaned up."""
+    handlers = {}
     if threading.current_thread() is threading.main_thread():
-        # Like an interrupt, so that child processes and half-written files are cleaned up.
-        for name in ("SIGTERM", "SIGHUP"):
-            signal.signal(getattr(signal, name), _interrupt)
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
+                handlers[number] = signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in reversed(handlers.items()):
+            signal.signal(number, handler)
+
+
+def _run(args: argparse.Namespace) -> int:
     try:
         status = args._run(args)
         sys.stdout.flush()

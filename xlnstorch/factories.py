@@ -127,9 +127,12 @@ def _as_tensor(data: Any, integers_to: torch.dtype | None = None) -> torch.Tenso
     if isinstance(data, torch.Tensor):
         return data
     if isinstance(data, np.ndarray):
-        return torch.tensor(data)
+        # torch takes neither negative strides nor foreign byte orders.
+        data = np.ascontiguousarray(data).astype(data.dtype.newbyteorder("="), copy=False)
     try:
         tensor = torch.tensor(data)
+        if isinstance(data, np.ndarray):
+            return tensor
         # A list of Python floats is float64 here, whatever torch's default dtype would make of it.
         return torch.tensor(data, dtype=torch.float64) if tensor.dtype.is_floating_point else tensor
     except (TypeError, ValueError, RuntimeError) as error:

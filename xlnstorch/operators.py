@@ -7,9 +7,12 @@ twice. These hand operands to the torch function as they are.
 
 from __future__ import annotations
 
+import math
 import numbers
+import sys
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 __all__ = ["define_operators"]
@@ -32,12 +35,21 @@ _IN_PLACE = {"iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_"}
 
 
 def _supported(other) -> bool:
-    return isinstance(other, (torch.Tensor, numbers.Real))
+    return isinstance(other, (torch.Tensor, numbers.Real, np.bool_))
+
+
+def _plain(other):
+    """Return an operand that torch takes: integers of any size as the numbers that they are nearest to."""
+    if isinstance(other, np.generic):
+        return other.item()
+    if isinstance(other, int) and not -(1 << 63) <= other < 1 << 63:
+        return float(other) if abs(other) < 1 << 1023 else math.copysign(sys.float_info.max, other)
+    return other
 
 
 def _method(name: str, compute: Callable) -> Callable:
     def method(self, other):
-        return compute(self, other) if _supported(other) else NotImplemented
+        return compute(self, _plain(other)) if _supported(other) else NotImplemented
 
     method.__name__ = method.__qualname__ = f"__{name}__"
     return method

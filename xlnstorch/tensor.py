@@ -97,10 +97,9 @@ class LNSTensor(torch.Tensor):
     @data.setter
     def data(self, other: LNSTensor) -> None:
         if not isinstance(other, LNSTensor) or other.format != self._format or other.shape != self.shape:
-            what = other.format if isinstance(other, LNSTensor) else type(other).__name__
+            what = f"one of {other.format} and {tuple(other.shape)}" if isinstance(other, LNSTensor) else type(other)
             raise TypeError(
-                f"data of an LNSTensor must be an LNSTensor of {self._format} and shape {tuple(self.shape)}, "
-                f"not {what} and {tuple(other.shape)}"
+                f"data of an LNSTensor must be an LNSTensor of {self._format} and shape {tuple(self.shape)}, not {what}"
             )
         # The wrapper's strides cannot change, so the words keep to them.
         self._words = torch.empty_strided(

@@ -50,6 +50,7 @@ DERIVATIVES = {
     "sqrt reciprocal": lambda a, b: a.sqrt() * b.reciprocal(),
     "power": lambda a, b: a**3 + b**-2 + a**1 * b**0,
     "power of a half": lambda a, b: a**0.5,
+    "power of minus a half": lambda a, b: a**-0.5,
     "exp log": lambda a, b: a.exp() + b.log(),
     "addcmul": lambda a, b: torch.addcmul(a, a, b, value=0.5),
     "addcdiv": lambda a, b: torch.addcdiv(a, a, b, value=0.5),

@@ -3,6 +3,7 @@
 import math
 import operator
 
+import numpy as np
 import pytest
 import torch
 from lnstesting import check, exactly, sample, word
@@ -105,10 +106,16 @@ def test_power_of_a_half_is_the_root(format, a):
     check(a**0.5, format, arithmetic.sqrt(format, a._words))
 
 
+@pytest.mark.parametrize("n", [-3, -1, 3, 5])
+def test_half_powers_are_powers_of_the_root(format, a, n):
+    root = arithmetic.sqrt(format, a._words)
+    check(a ** (n / 2), format, arithmetic.power(format, root, n))
+
+
 def test_other_powers_are_refused(a):
-    text = f"aten.pow.Tensor_Scalar of {a.format} takes an integer exponent or ±0.5, not 1.5"
+    text = f"aten.pow.Tensor_Scalar of {a.format} takes a whole or half exponent, not 1.25"
     with pytest.raises(NotImplementedError, match=exactly(text)):
-        a**1.5
+        a**1.25
 
 
 def test_sign(format):
@@ -343,3 +350,31 @@ def test_comparisons_with_what_no_word_has():
     mixed = torch.tensor([math.nan, -math.inf, 0.0, 1.0])
     assert (x >= mixed).tolist() == [False, True, True, True]
     assert (mixed <= x).tolist() == [False, True, True, True]
+
+
+@pytest.mark.parametrize("default", [torch.float32, torch.float64])
+def test_a_number_compares_as_the_word_it_is_encoded_to(format, default):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        values = torch.randn(200, dtype=torch.float64, generator=torch.Generator().manual_seed(5)).tolist()
+        for value in [*values, 0.1, 1e39, 1e-50, 1e300, 2**70, 3, True, np.float32(0.3), np.True_]:
+            x = lnstensor([float(value)], format=format)
+            assert bool(x == value)
+            assert bool(x >= value)
+            assert not bool(x < value)
+            assert bool((x - value == 0.0).all())
+    finally:
+        torch.set_default_dtype(before)
+
+
+def test_adding_at_an_index_checks_shapes():
+    x = xlnstorch.zeros(3, 2, format=lns16)
+    index = torch.tensor([0, 1])
+    for source in (torch.ones(2, 3), torch.ones(2, 1), torch.ones(2, 3, 2)):
+        with pytest.raises(RuntimeError, match="shape mismatch"):
+            x.index_add(0, index, lnstensor(source, format=lns16))
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        x.scatter_add(0, torch.zeros(2, 2, dtype=torch.int64), lnstensor([[1.0, 1.0]], format=lns16))
+    added = x.index_add(0, torch.tensor([1, 1]), lnstensor([[1.0, 2.0], [1.0, 2.0]], format=lns16))
+    assert added.value.tolist() == [[0.0, 0.0], [2.0, 4.0], [0.0, 0.0]]

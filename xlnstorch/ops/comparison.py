@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import operator
 
 import torch
 
 from .. import arithmetic, conversions
 from ..tensor import LNSTensor
-from ._registry import aten, common_format, only_lns, operands, register
+from ._registry import aten, common_format, only_lns, operands, register, words_of
 
 _RELATIONS = {
     "eq": operator.eq,
@@ -29,7 +30,11 @@ def _comparable(format, x, device):
     """Return keys of an operand, and where it is NaN. Infinities, which no word has, lie beyond every word."""
     if isinstance(x, LNSTensor):
         return arithmetic.compare_key(format, x._words), False
-    values = torch.as_tensor(x, device=device)
+    if not isinstance(x, torch.Tensor):
+        if math.isfinite(x):
+            return arithmetic.compare_key(format, words_of(format, x, device)), False
+        x = torch.tensor(x, dtype=torch.float64, device=device)  # not torch's default dtype
+    values = x.to(device) if x.dim() == 0 else x
     if not values.dtype.is_floating_point:
         return arithmetic.compare_key(format, conversions.encode(format, values)), False
     nan, infinite = torch.isnan(values), torch.isinf(values)

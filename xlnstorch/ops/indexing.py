@@ -12,6 +12,8 @@ from ._registry import aten, operands, register, register_inplace
 
 def _add_at(format: LNSFormat, words: torch.Tensor, where: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     """Return `words` with each element of `source` added to the element whose flat index `where` has, in order."""
+    if where.shape != source.shape:
+        raise RuntimeError(f"shape mismatch: {tuple(source.shape)} cannot be added at {tuple(where.shape)} elements")
     flat, where, source = words.reshape(-1).clone(), where.reshape(-1), source.reshape(-1)
     waiting = torch.arange(where.numel(), device=where.device)
     while waiting.numel():
@@ -36,7 +38,7 @@ def index_put(func, self, indices, values, accumulate=False):
     if not accumulate:
         return LNSTensor(words.index_put(indices, source), format)
     where = aten.index.Tensor(_positions(words), indices)
-    return LNSTensor(_add_at(format, words, where, source.expand(where.shape)), format)
+    return LNSTensor(_add_at(format, words, where, torch.broadcast_to(source, where.shape)), format)
 
 
 @register(aten.index_add.default)
@@ -48,7 +50,7 @@ def index_add(func, self, dim, index, source, alpha=1):
 @register(aten.scatter_add.default)
 def scatter_add(func, self, dim, index, src):
     format, (words, added) = operands(func, self, src)
-    used = added[tuple(slice(size) for size in index.shape)]
+    used = added[tuple(slice(size) for size in index.shape)]  # torch allows a larger source
     return LNSTensor(_add_at(format, words, _positions(words).gather(dim, index), used), format)
 
 

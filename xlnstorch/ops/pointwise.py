@@ -50,12 +50,12 @@ def reciprocal(func, self):
 
 @register(aten.pow.Tensor_Scalar)
 def pow_scalar(func, self, exponent):
-    if exponent in (0.5, -0.5):
-        root = LNSTensor(arithmetic.sqrt(self.format, self._words), self.format)
-        return root if exponent > 0 else reciprocal(func, root)
+    if 2 * exponent != int(2 * exponent):
+        raise NotImplementedError(f"{func} of {self.format} takes a whole or half exponent, not {exponent!r}")
+    words = self._words
     if exponent != int(exponent):
-        raise NotImplementedError(f"{func} of {self.format} takes an integer exponent or ±0.5, not {exponent!r}")
-    return LNSTensor(arithmetic.power(self.format, self._words, int(exponent)), self.format)
+        words, exponent = arithmetic.sqrt(self.format, words), 2 * exponent
+    return LNSTensor(arithmetic.power(self.format, words, int(exponent)) if exponent != 1 else words, self.format)
 
 
 @register(aten.sqrt.default)
