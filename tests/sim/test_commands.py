@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from xlnstorch.cli import main
+from xlnstorch import cli
+from xlnstorch.cli import CommandError, main
 
 
 @pytest.mark.parametrize(
@@ -160,3 +161,21 @@ def test_a_command_of_another_package_that_cannot_be_loaded_does_not_take_the_ot
     assert capsys.readouterr().err == (
         "lns: the command 'broken' of no_such_module:Command cannot be loaded: No module named 'no_such_module'\n"
     )
+
+
+def test_a_signal_that_is_ignored_stays_ignored_and_handlers_are_put_back(monkeypatch):
+    seen = {}
+
+    def look(*args, **kwargs):
+        seen.update({number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)})
+        raise CommandError("enough")
+
+    monkeypatch.setattr("sim.verify.verify", look)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        assert main(["verify"]) == 2
+        assert seen[signal.SIGHUP] is signal.SIG_IGN
+        assert seen[signal.SIGTERM] is cli._interrupt
+        assert signal.getsignal(signal.SIGTERM) is not cli._interrupt
+    finally:
+        signal.signal(signal.SIGHUP, before)

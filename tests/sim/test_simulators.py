@@ -183,3 +183,18 @@ def test_waves_that_cannot_be_written_are_refused(tmp_path):
     assert str(caught.value) == f"waves cannot be written to '{tmp_path}/folder.vcd': Is a directory"
     VERILATOR.check_waves(tmp_path / "new.vcd")
     assert not (tmp_path / "new.vcd").exists()
+
+
+def test_a_build_that_another_process_has_finished_meanwhile_stays(tmp_path):
+    mine, theirs, broken = (tmp_path / name for name in ("mine", "theirs", "broken"))
+    for folder in (mine, theirs, broken):
+        folder.mkdir()
+    (mine / "top").write_text("mine")
+    (theirs / "top").write_text("theirs")
+    (broken / "else").touch()
+    simulators._rename(mine, theirs, "top")
+    assert (theirs / "top").read_text() == "theirs"
+    assert not mine.exists()
+    simulators._rename(theirs, broken, "top")
+    assert [file.name for file in broken.iterdir()] == ["top"]
+    assert [folder.name for folder in tmp_path.iterdir()] == ["broken"]

@@ -347,3 +347,9 @@ def test_integers_of_any_size(value):
     top = lns16.max_field
     assert lnstensor(value, format=lns16).words.item() == (top if value > 0 else top | 0x8000)
     assert xlnstorch.full((2,), value, format=lns16).words.tolist() == [lnstensor(value, format=lns16).words.item()] * 2
+
+
+def test_arrays_in_any_order_of_memory_and_bytes():
+    array = np.array([1.0, 2.0, 4.0])
+    assert lnstensor(array[::-1], format=lns16).value.tolist() == [4.0, 2.0, 1.0]
+    assert lnstensor(array.astype(">f8"), format=lns16).value.tolist() == [1.0, 2.0, 4.0]

@@ -1,5 +1,8 @@
 """LNSFunction: custom operations on packed words, to the contract of torch.autograd.Function."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from lnstesting import exactly
@@ -374,3 +377,12 @@ def test_second_derivatives_are_refused(x, y):
     assert grad.value.tolist() == pytest.approx([18.0, 64.0], rel=2.0**-21)
     with pytest.raises(RuntimeError, match="trying to differentiate twice a function that was marked with @once_diff"):
         grad.sum().backward()
+
+
+def test_a_function_that_is_gone_leaves_nothing_behind(x, y):
+    function = define(lambda ctx, x, y: x)
+    function.apply(x, y)
+    reference = weakref.ref(function)
+    del function
+    gc.collect()
+    assert reference() is None

@@ -296,3 +296,9 @@ def test_assigning_data_keeps_the_strides_of_the_wrapper():
     y = lnstensor([[1.0, 2.0], [4.0, 8.0], [0.5, 0.25]], format=lns8)
     x.data = y.t()
     assert x.view(6).value.tolist() == [1.0, 4.0, 0.5, 2.0, 8.0, 0.25]
+
+
+@pytest.mark.parametrize("other", [5, None, [1.0], torch.ones(2)])
+def test_data_of_another_type_is_refused(other):
+    with pytest.raises(TypeError, match="data of an LNSTensor must be an LNSTensor of lns8 and shape"):
+        lnstensor([1.0, 2.0], format=lns8).data = other
