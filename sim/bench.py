@@ -38,7 +38,7 @@ def draining(cycle: int, latency: int) -> bool:
 
 
 def quiet(cycle: int, latency: int) -> bool:
-    """Whether nothing stalls in a clock, or not yet."""
+    """Whether neither end stalls at random in a clock."""
     return cycle % 2048 < 2 * latency + _DRAIN + _MEASURED
 
 
