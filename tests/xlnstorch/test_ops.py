@@ -378,3 +378,35 @@ def test_adding_at_an_index_checks_shapes():
         x.scatter_add(0, torch.zeros(2, 2, dtype=torch.int64), lnstensor([[1.0, 1.0]], format=lns16))
     added = x.index_add(0, torch.tensor([1, 1]), lnstensor([[1.0, 2.0], [1.0, 2.0]], format=lns16))
     assert added.value.tolist() == [[0.0, 0.0], [2.0, 4.0], [0.0, 0.0]]
+
+
+RESULTS_OF_THEIR_OWN = {
+    "power of one": lambda x: x**1,
+    "power of a half": lambda x: x**0.5,
+    "max": lambda x: x.max(),
+    "min": lambda x: x.min(),
+    "max along": lambda x: x.max(0).values,
+    "amax": lambda x: x.amax(),
+    "sum": lambda x: x.sum(),
+    "sum along": lambda x: x.sum(0),
+    "mean": lambda x: x.mean(),
+    "maximum": lambda x: torch.maximum(x, x),
+    "add zero": lambda x: x + 0,
+    "times one": lambda x: x * 1,
+    "by one": lambda x: x / 1,
+    "abs": lambda x: x.abs(),
+    "relu": lambda x: x.relu(),
+    "clamp": lambda x: x.clamp(min=-100),
+    "clone": lambda x: x.clone(),
+    "where": lambda x: torch.where(torch.tensor(True), x, x),
+    "the same format": lambda x: lnstensor(x, format=x.format),
+}
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)], ids=repr)
+@pytest.mark.parametrize("name", RESULTS_OF_THEIR_OWN)
+def test_a_change_of_a_result_does_not_reach_back(name, shape):
+    x = lnstensor(torch.full(shape, 4.0), format=lns16)
+    before = x.words.clone()
+    RESULTS_OF_THEIR_OWN[name](x).fill_(0.5)
+    assert torch.equal(x.words, before)

@@ -114,21 +114,17 @@ def arg_extreme(func, self, dim=None, keepdim=False):
     return func(arithmetic.compare_key(self.format, self._words), dim, keepdim)
 
 
+def _from_key(format, key):
+    """Return the tensor of the words that have these keys."""
+    return LNSTensor(format.pack(key < 0, key.abs()), format)
+
+
 @register(aten.max.dim, aten.min.dim)
 def extreme_along(func, self, dim, keepdim=False):
-    _, indices = func(arithmetic.compare_key(self.format, self._words), dim, keepdim)
-    words = self._words.gather(dim, indices if keepdim else indices.unsqueeze(dim)) if self.dim() else self._words
-    return LNSTensor(words if keepdim or not self.dim() else words.squeeze(dim), self.format), indices
+    key, indices = func(arithmetic.compare_key(self.format, self._words), dim, keepdim)
+    return _from_key(self.format, key), indices
 
 
-@register(aten.max.default, aten.min.default)
-def extreme(func, self):
-    flat = self._words.reshape(-1)
-    pick = torch.argmax if func is aten.max.default else torch.argmin
-    return LNSTensor(flat[pick(arithmetic.compare_key(self.format, flat))], self.format)
-
-
-@register(aten.amax.default, aten.amin.default)
-def extreme_over(func, self, dim=(), keepdim=False):
-    key = func(arithmetic.compare_key(self.format, self._words), dim, keepdim)
-    return LNSTensor(self.format.pack(key < 0, key.abs()), self.format)
+@register(aten.max.default, aten.min.default, aten.amax.default, aten.amin.default)
+def extreme(func, self, *args, **kwargs):
+    return _from_key(self.format, func(arithmetic.compare_key(self.format, self._words), *args, **kwargs))

@@ -52,10 +52,10 @@ def reciprocal(func, self):
 def pow_scalar(func, self, exponent):
     if 2 * exponent != int(2 * exponent):
         raise NotImplementedError(f"{func} of {self.format} takes a whole or half exponent, not {exponent!r}")
-    words = self._words
-    if exponent != int(exponent):
-        words, exponent = arithmetic.sqrt(self.format, words), 2 * exponent
-    return LNSTensor(arithmetic.power(self.format, words, int(exponent)) if exponent != 1 else words, self.format)
+    if exponent == int(exponent):
+        return LNSTensor(arithmetic.power(self.format, self._words, int(exponent)), self.format)
+    root = arithmetic.sqrt(self.format, self._words)
+    return LNSTensor(root if exponent == 0.5 else arithmetic.power(self.format, root, int(2 * exponent)), self.format)
 
 
 @register(aten.sqrt.default)
