@@ -95,10 +95,7 @@ class Scoreboard:
         self.segments = [
             {"name": name, "vectors": count, "mismatches": 0, "received": 0, "first": None} for name, count in segments
         ]
-        self._ends, end = [], 0
-        for _, count in segments:
-            end += count
-            self._ends.append(end)
+        self._ends = list(itertools.accumulate(count for _, count in segments))
         self._segment = 0
 
     @property
@@ -242,11 +239,7 @@ class Bench:
         self._job = job
         self._folder = folder
         self._times: list[float] = []
-        self._ends: deque[int] = deque()
-        end = 0
-        for _, count in job["segments"]:
-            end += count
-            self._ends.append(end)
+        self._ends = deque(itertools.accumulate(count for _, count in job["segments"]))
 
     def _note(self, received: int) -> None:
         """Keep the time at which each segment ended, and tell whoever waits outside how far it is."""

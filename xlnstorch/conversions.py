@@ -8,6 +8,7 @@ from fractions import Fraction
 import torch
 
 from . import arithmetic
+from .exact import replace_where
 from .formats import LNSFormat
 
 __all__ = ["LNS_ZERO", "decode", "encode", "pack", "rescale", "unpack"]
@@ -45,19 +46,12 @@ def encode(format: LNSFormat, values: torch.Tensor) -> torch.Tensor:
     finite = torch.isfinite(magnitude) & (magnitude != 0)
     log = format.scale.log(torch.where(finite, magnitude, 1.0))
     if not source.dtype.is_floating_point:
-        log = _log_of_large_integers(format, source, magnitude >= 2.0**53, log)
+        # Large integers may not fit a float64, and rounding twice can end one unit off.
+        log = replace_where(
+            log, magnitude >= 2.0**53, lambda i: format.scale.log_exact(Fraction(abs(source.reshape(-1)[i].item())))
+        )
     log = torch.where(torch.isinf(magnitude), _LOG_LIMIT, torch.where(magnitude == 0, -_LOG_LIMIT, log))
     return words_from_log(format, values < 0, log)
-
-
-def _log_of_large_integers(
-    format: LNSFormat, source: torch.Tensor, large: torch.Tensor, log: torch.Tensor
-) -> torch.Tensor:
-    # These may not fit a float64, and rounding twice can end one unit off.
-    flat, integers = log.reshape(-1).clone(), source.reshape(-1)
-    for index in large.reshape(-1).nonzero().reshape(-1).tolist():
-        flat[index] = format.scale.log_exact(Fraction(abs(integers[index].item())))
-    return flat.reshape(log.shape)
 
 
 def words_from_log(format: LNSFormat, sign: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
@@ -84,8 +78,7 @@ def rescale(format: LNSFormat, words: torch.Tensor, other: LNSFormat) -> torch.T
         return words
     sign, field = format.unpack(words)
     zero = field == 0
-    log = torch.where(zero, 0, field - format.bias)
-    log = format.scale.rescale(log, other.scale)
+    log = format.scale.rescale(torch.where(zero, 0, field - format.bias), other.scale)
     return words_from_log(other, sign, torch.where(zero, -_LOG_LIMIT, log))
 
 

@@ -58,17 +58,24 @@ def nearest_integer(ball: Callable[[], flint.arb], tie: Callable[[int], bool] | 
     )
 
 
-def _settle(estimate: torch.Tensor, exact: Callable[[int], int]) -> torch.Tensor:
-    """Round `estimate` to int64; ask `exact(flat index)` wherever the margin reaches a rounding boundary."""
+def replace_where(values: torch.Tensor, where: torch.Tensor, exact: Callable[[int], int | float]) -> torch.Tensor:
+    """Return `values` with ``exact(flat index)`` in each place that `where` marks; few places, since one by one."""
+    if not bool(where.any()):
+        return values
+    flat = values.reshape(-1).clone()
+    for index in where.reshape(-1).nonzero().reshape(-1).tolist():
+        flat[index] = exact(index)
+    return flat.reshape(values.shape)
+
+
+def _settle(estimate: torch.Tensor, exact: Callable[[int], int], error: float = 0.0) -> torch.Tensor:
+    """Round `estimate` to int64; ask `exact(flat index)` wherever the margin reaches a rounding boundary.
+
+    The margin is relative, plus the absolute `error` of estimates that cancel.
+    """
     rounded = torch.round(estimate)
-    doubtful = 0.5 - (estimate - rounded).abs() <= estimate.abs() * _MARGIN
-    result = rounded.to(torch.int64)
-    if bool(doubtful.any()):
-        flat = result.reshape(-1).clone()
-        for index in doubtful.reshape(-1).nonzero().reshape(-1).tolist():
-            flat[index] = exact(index)
-        result = flat.reshape(result.shape)
-    return result
+    doubtful = 0.5 - (estimate - rounded).abs() <= estimate.abs() * _MARGIN + error
+    return replace_where(rounded.to(torch.int64), doubtful, exact)
 
 
 class LogScale:
@@ -163,7 +170,6 @@ class LogScale:
 
     def _gaussian_exact(self, d: int, sign: int) -> int:
         def ball() -> flint.arb:
-            # Twice as many bits as the exponent, so that 1 ± 2**-x keeps its low part.
             return sign * self._arb_log(flint.arb(1) + sign * (-flint.arb(d) * self._arb_unit()).exp())
 
         return nearest_integer(ball, lambda n: self._gaussian_is_half(d, sign, n))
@@ -186,7 +192,9 @@ class LogScale:
         Correctly rounded for base 2 up to 16 fraction bits, subnormal results included; elsewhere within 1 ulp.
         """
         if self.base != 2.0:
-            return self._each_exact(log, torch.full_like(log, True, dtype=torch.bool), log.to(torch.float64))
+            return replace_where(
+                log.to(torch.float64), torch.ones_like(log, dtype=torch.bool), lambda i: self._exp_at(log, i)
+            )
         whole = log >> self.frac_bits
         fraction = log & (self._steps - 1)
         if self.frac_bits <= 16:
@@ -203,7 +211,7 @@ class LogScale:
         power = ((whole.clamp(-1022, 1023) + 1023) << 52).view(torch.float64)
         value = torch.where(whole > 1023, math.inf, torch.where(whole < -1022, 0.0, significand * power))
         subnormal = (whole < -1022) & (whole >= -1076)
-        return self._each_exact(log, subnormal, value) if bool(subnormal.any()) else value
+        return replace_where(value, subnormal, lambda i: self._exp_at(log, i))
 
     @functools.cached_property
     def _powers(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -220,11 +228,8 @@ class LogScale:
             # float() of a ball rounds its midpoint to nearest; the tail proves it: it is at most half an ulp.
         return torch.tensor(nearest, dtype=torch.float64), torch.tensor(tails, dtype=torch.float64)
 
-    def _each_exact(self, log: torch.Tensor, where: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        flat, logs = value.reshape(-1).clone(), log.reshape(-1)
-        for index in where.reshape(-1).nonzero().reshape(-1).tolist():
-            flat[index] = self.exp_exact(int(logs[index]))
-        return flat.reshape(value.shape)
+    def _exp_at(self, log: torch.Tensor, index: int) -> float:
+        return self.exp_exact(int(log.reshape(-1)[index]))
 
     def exp_exact(self, log: int) -> float:
         """Return the float64 nearest to ``base**(log / 2**frac_bits)``; infinite above its range, 0 below it."""
@@ -271,16 +276,14 @@ class LogScale:
         magnitude = log.abs()
         value = magnitude.to(torch.float64) * self._ln_unit
         estimate = torch.log(value) / self._ln_unit
-        # value carries a relative error, which is an absolute one of its logarithm: do not trust a margin that shrinks
-        # with an estimate near zero.
-        estimate_error = 2.0**-50 / self._ln_unit
+        # value carries a relative error, which is an absolute one of its logarithm: the margin may not shrink with an
+        # estimate near zero.
+        error = 2.0**-50 / self._ln_unit
 
         def exact(i: int) -> int:
             return nearest_integer(lambda: self._arb_log(flint.arb(int(magnitude.reshape(-1)[i])) * self._arb_unit()))
 
-        rounded = torch.round(estimate)
-        unsure = 0.5 - (estimate - rounded).abs() <= estimate_error
-        return _settle(torch.where(unsure, 0.5, estimate), exact)
+        return _settle(estimate, exact, error)
 
     # ---------------------------------------------------------------------------------------------------------------
 

@@ -102,7 +102,7 @@ def lnstensor(
         tensor = _Convert.apply(data.detach() if detach else data, chosen)
     elif from_lns:
         chosen = _choose_format(f, b, format)
-        packed = _as_tensor(data, integers_to=torch.int64)
+        packed = _as_tensor(data)
         tensor = LNSTensor(conversions.unpack(chosen, packed), chosen)
     elif isinstance(data, int) and not isinstance(data, bool):
         chosen = _choose_format(f, b, format)  # of any size, unlike the integers of a tensor
@@ -123,7 +123,7 @@ def lnstensor(
     return tensor
 
 
-def _as_tensor(data: Any, integers_to: torch.dtype | None = None) -> torch.Tensor:
+def _as_tensor(data: Any) -> torch.Tensor:
     if isinstance(data, torch.Tensor):
         return data
     if isinstance(data, np.ndarray):
@@ -131,10 +131,10 @@ def _as_tensor(data: Any, integers_to: torch.dtype | None = None) -> torch.Tenso
         data = np.ascontiguousarray(data).astype(data.dtype.newbyteorder("="), copy=False)
     try:
         tensor = torch.tensor(data)
-        if isinstance(data, np.ndarray):
+        if isinstance(data, np.ndarray) or not tensor.dtype.is_floating_point:
             return tensor
         # A list of Python floats is float64 here, whatever torch's default dtype would make of it.
-        return torch.tensor(data, dtype=torch.float64) if tensor.dtype.is_floating_point else tensor
+        return torch.tensor(data, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"data must be a tensor, array, number or nested sequence of numbers: {error}") from None
 

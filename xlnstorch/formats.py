@@ -158,26 +158,23 @@ class LNSFormat:
     @property
     def name(self) -> str:
         """The catalogue's name, or the widths as ``int_bits,frac_bits``; without adder and accumulator."""
+        return self._catalog_name() or f"{self.int_bits},{self.frac_bits}"
+
+    def _catalog_name(self) -> str | None:
         from .catalog import CATALOG
 
         if self.base == 2.0:
             for name, format in CATALOG.items():
                 if (format.int_bits, format.frac_bits) == (self.int_bits, self.frac_bits):
                     return name
-        return f"{self.int_bits},{self.frac_bits}"
+        return None
 
     def __repr__(self) -> str:
         default = LNSFormat(self.int_bits, self.frac_bits)
-        if self == default and self.name in _catalog_names():
-            return self.name
+        if self == default and (name := self._catalog_name()):
+            return name
         parts = [str(self.int_bits), str(self.frac_bits)]
         for field in ("adder", "accumulator", "base"):
             if getattr(self, field) != getattr(default, field):
                 parts.append(f"{field}={getattr(self, field)!r}")
         return f"LNSFormat({', '.join(parts)})"
-
-
-def _catalog_names() -> frozenset[str]:
-    from .catalog import CATALOG
-
-    return frozenset(CATALOG)

@@ -7,10 +7,10 @@ from amaranth.hdl import Elaboratable
 from amaranth.sim import Simulator
 
 
-def _run(unit: Elaboratable, payloads: Iterable, *, valid=lambda clock: True, ready=lambda clock: True, reset_at=()):
+def _run(unit: Elaboratable, payloads: Iterable, *, valid=lambda clock: True, ready=lambda clock: True):
     """Send payloads and return what came out, as (clock, payload) pairs, with the clocks at which each was taken in.
 
-    `valid` and `ready` say for each clock whether the two ends move; `reset_at` are clocks with a reset.
+    `valid` and `ready` say for each clock whether the two ends move.
     """
     payloads = list(payloads)
     sent, received = [], []

@@ -4,18 +4,7 @@ import pytest
 import torch
 from lnstesting import exactly
 
-from xlnstorch import lnstensor
 from xlnstorch.autograd import LNSFunction, find_fanout, has_fanout, raise_fanout_error
-
-
-@pytest.fixture
-def x():
-    return lnstensor([1.0, 2.0], f=23, requires_grad=True)
-
-
-@pytest.fixture
-def y():
-    return lnstensor([3.0, 4.0], f=23, requires_grad=True)
 
 
 class Pass(LNSFunction):

@@ -22,16 +22,6 @@ def define(forward, backward=lambda ctx, *grads: grads, name="Custom"):
     return type(name, (LNSFunction,), body)
 
 
-@pytest.fixture
-def x():
-    return lnstensor([1.0, 2.0], f=23, requires_grad=True)
-
-
-@pytest.fixture
-def y():
-    return lnstensor([3.0, 4.0], f=23, requires_grad=True)
-
-
 class Published(xltorch.autograd.LNSFunction):
     """Written as for the published packages: the larger of two positive numbers, with both gradients passed on."""
 

@@ -11,26 +11,12 @@ from lnstesting import check, exactly, sample, word
 import xlnstorch
 from xlnstorch import (
     LNSFormat,
-    LogAccumulator,
     arithmetic,
     conversions,
     from_words,
-    lns8,
     lns16,
     lnstensor,
 )
-
-FORMATS = [lns8, lns16, LNSFormat(29, 23), LNSFormat(8, 7, accumulator=LogAccumulator("tree"))]
-
-
-@pytest.fixture(params=FORMATS, ids=repr)
-def format(request):
-    return request.param
-
-
-@pytest.fixture
-def a(format):
-    return sample(format, 4, 5, seed=1)
 
 
 @pytest.fixture

@@ -4,22 +4,10 @@ import functools
 
 import pytest
 import torch
-from lnstesting import check, sample, word
+from lnstesting import FORMATS, check, sample, word
 
 import xlnstorch
-from xlnstorch import LNSFormat, LNSTensor, LogAccumulator, arithmetic, conversions, lns8, lns16, lnstensor
-
-FORMATS = [lns8, lns16, LNSFormat(29, 23), LNSFormat(8, 7, accumulator=LogAccumulator("tree"))]
-
-
-@pytest.fixture(params=FORMATS, ids=repr)
-def format(request):
-    return request.param
-
-
-@pytest.fixture
-def a(format):
-    return sample(format, 4, 5, seed=1)
+from xlnstorch import LNSTensor, arithmetic, conversions, lns16, lnstensor
 
 
 def tree(format, terms):

@@ -137,26 +137,35 @@ def common_format(func: Operator, *operands: Any) -> LNSFormat:
 def words_of(format: LNSFormat, x: Any, device: torch.device | None = None) -> torch.Tensor:
     """Return the words of an operand: an LNSTensor's own, or those nearest to a plain tensor or number.
 
+    Scalars are moved to `device`, as torch does.
+
     Raises
     ------
     TypeError
         A plain tensor that requires grad: autograd would hand it an LNSTensor for its gradient.
     """
     if isinstance(x, LNSTensor):
-        return x._words
-    if isinstance(x, torch.Tensor):
+        words = x._words
+    elif isinstance(x, torch.Tensor):
         if x.requires_grad and torch.is_grad_enabled():
             raise TypeError(
                 "a plain tensor that requires grad cannot be an operand beside an LNSTensor, since its gradient would "
                 f"be one; convert it with xlnstorch.lnstensor(x, format={format}, detach=False)"
             )
-        return conversions.encode(format, x)
-    return torch.tensor(conversions.encode_scalar(format, x), dtype=format.dtype, device=device)
+        words = conversions.encode(format, x)
+    else:
+        return torch.tensor(conversions.encode_scalar(format, x), dtype=format.dtype, device=device)
+    return words.to(device) if words.dim() == 0 and device is not None else words
 
 
 def operands(func: Operator, *xs: Any) -> tuple[LNSFormat, list[torch.Tensor]]:
     """Return the common format of `xs` and their words, on one device."""
     format = common_format(func, *xs)
     device = next(x.device for x in xs if isinstance(x, LNSTensor))
-    words = [words_of(format, x, device) for x in xs]
-    return format, [w.to(device) if w.dim() == 0 and w.device != device else w for w in words]
+    return format, [words_of(format, x, device) for x in xs]
+
+
+def only_float64(self: LNSTensor, dtype: torch.dtype | None) -> None:
+    """Refuse to give the result of an operation another dtype than the one that LNSTensors report."""
+    if dtype not in (None, torch.float64):
+        raise TypeError(f"an LNSTensor of {self.format} has no dtype {dtype}; x.decode().to({dtype}) gives its values")

@@ -6,7 +6,7 @@ import torch
 
 from .. import conversions
 from ..tensor import LNSTensor
-from ._registry import aten, common_format, only_lns, operands, register, words_of
+from ._registry import aten, common_format, only_float64, only_lns, operands, register, words_of
 
 
 def _words_kwargs(func, self, kwargs):
@@ -86,9 +86,7 @@ def copy(func, self, src, non_blocking=False):
 
 @register(aten._to_copy.default)
 def to_copy(func, self, **kwargs):
-    dtype = kwargs.pop("dtype", None)
-    if dtype not in (None, torch.float64):
-        raise TypeError(f"an LNSTensor of {self.format} has no dtype {dtype}; x.decode().to({dtype}) gives its values")
+    only_float64(self, kwargs.pop("dtype", None))
     return LNSTensor(func(self._words, **kwargs), self.format)
 
 

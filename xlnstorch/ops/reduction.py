@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from torch._prims_common import reduction_dims
 
 from .. import arithmetic
 from ..formats import LNSFormat
 from ..tensor import LNSTensor
-from ._registry import aten, register, words_of
+from ._registry import aten, only_float64, register, words_of
 
 
 def _sum_words(self: LNSTensor, dims, keepdim: bool, dtype):
@@ -16,8 +15,7 @@ def _sum_words(self: LNSTensor, dims, keepdim: bool, dtype):
 
     Several dimensions are summed as one, in the order of memory of a contiguous tensor.
     """
-    if dtype not in (None, torch.float64):
-        raise TypeError(f"an LNSTensor of {self.format} has no dtype {dtype}; x.decode().to({dtype}) gives its values")
+    only_float64(self, dtype)
     rank = self.dim()
     over = sorted(reduction_dims(self.shape, tuple(dims) if dims else None)) if rank else []
     kept = [d for d in range(rank) if d not in over]
