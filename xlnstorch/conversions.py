@@ -1,23 +1,33 @@
-"""Between numbers, words and the packed form. Every rounding is to the nearest logarithm, and proved."""
+"""Between numbers, words and the packed form. Every rounding is to the nearest, in one step, and proved."""
 
 from __future__ import annotations
 
 import math
+import operator
 from fractions import Fraction
 
 import torch
 
 from . import arithmetic
-from .exact import replace_where
+from .double_double import DoubleDouble, two_sum
 from .formats import LNSFormat
 
-__all__ = ["LNS_ZERO", "decode", "encode", "pack", "rescale", "unpack"]
+__all__ = ["LNS_ZERO", "decode", "decode_fixed", "encode", "encode_fixed", "pack", "rescale", "unpack"]
 
 #: Zero in the packed form: ``-2**53 | 1``, below every packed logarithm.
 LNS_ZERO = -(2**53) | 1
 
 # A logarithm of this many units is out of the range of every format, and far from the ends of int64.
 _LOG_LIMIT = 1 << 60
+
+# Digits of the significand, exponent of the smallest number, exponent of the largest, and a dtype for the bits.
+_NARROW = {
+    torch.float32: (24, -149, 127, torch.int32),
+    torch.bfloat16: (8, -133, 127, torch.int16),
+    torch.float16: (11, -24, 15, torch.int16),
+}
+_SIGNED = {torch.int8: 8, torch.int16: 16, torch.int32: 32, torch.int64: 64}
+_UNSIGNED = {torch.uint8: 8, torch.uint16: 16, torch.uint32: 32, torch.uint64: 64}
 
 
 def encode(format: LNSFormat, values: torch.Tensor) -> torch.Tensor:
@@ -39,19 +49,70 @@ def encode(format: LNSFormat, values: torch.Tensor) -> torch.Tensor:
     """
     if values.dtype.is_complex:
         raise TypeError(f"values must be real, not {values.dtype}")
-    source, values = values, values.detach().to(torch.float64)
+    if not values.dtype.is_floating_point:
+        return encode_fixed(format, values, 0)
+    values = values.detach().to(torch.float64)
     if bool(torch.isnan(values).any()):
         raise ValueError(f"{format} has no word for NaN; found one in the values to encode")
     magnitude = values.abs()
-    finite = torch.isfinite(magnitude) & (magnitude != 0)
-    log = format.scale.log(torch.where(finite, magnitude, 1.0))
-    if not source.dtype.is_floating_point:
-        # Large integers may not fit a float64, and rounding twice can end one unit off.
-        log = replace_where(
-            log, magnitude >= 2.0**53, lambda i: format.scale.log_exact(Fraction(abs(source.reshape(-1)[i].item())))
-        )
-    log = torch.where(torch.isinf(magnitude), _LOG_LIMIT, torch.where(magnitude == 0, -_LOG_LIMIT, log))
+    infinite, zero = torch.isinf(magnitude), magnitude == 0
+    log = format.scale.log(torch.where(infinite | zero, 1.0, magnitude))
+    log = torch.where(infinite, _LOG_LIMIT, torch.where(zero, -_LOG_LIMIT, log))
     return words_from_log(format, values < 0, log)
+
+
+def encode_fixed(format: LNSFormat, integers: torch.Tensor, frac_bits: int) -> torch.Tensor:
+    """Return the words nearest to fixed-point numbers, ``integers / 2**frac_bits``.
+
+    Parameters
+    ----------
+    format : LNSFormat
+    integers : Tensor
+        Any integer or boolean dtype, uint64 included, and any shape.
+    frac_bits : int
+        From -256 to 256: how many of the bits of an integer lie behind the binary point.
+
+    Raises
+    ------
+    TypeError
+        `integers` or `frac_bits` is not of integers.
+    ValueError
+        `frac_bits` is out of range.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from xlnstorch import conversions, lns16
+    >>> words = conversions.encode_fixed(lns16, torch.tensor([3, -16]), frac_bits=4)
+    >>> conversions.decode(lns16, words).tolist()
+    [0.1876267587033032, -1.0]
+    """
+    if integers.dtype.is_floating_point or integers.dtype.is_complex:
+        raise TypeError(f"integers must be of an integer dtype, not {integers.dtype}")
+    unit = 2.0 ** -_fixed_bits(frac_bits)
+    magnitude, rest = (part * unit for part in _magnitude(integers))
+    zero = magnitude == 0
+    log = format.scale.log(torch.where(zero, 1.0, magnitude), rest if bool(rest.any()) else None)
+    negative = integers < 0 if integers.dtype in _SIGNED else torch.zeros_like(zero)
+    return words_from_log(format, negative, torch.where(zero, -_LOG_LIMIT, log))
+
+
+def _fixed_bits(frac_bits: int) -> int:
+    try:
+        bits = operator.index(frac_bits)
+    except TypeError:
+        raise TypeError(f"frac_bits must be an integer, not {frac_bits!r}") from None
+    if not -256 <= bits <= 256:
+        raise ValueError(f"frac_bits must be between -256 and 256, not {bits}")
+    return bits
+
+
+def _magnitude(integers: torch.Tensor) -> DoubleDouble:
+    """Return the magnitudes of integers exactly: the nearest float64, and the rest."""
+    # A uint64 becomes the int64 of the same bits, and the magnitude of -2**63 is its own bits: either way 64 bits.
+    wide = integers.view(torch.int64) if integers.dtype == torch.uint64 else integers.to(torch.int64).abs()
+    high, low = (wide >> 32) & 0xFFFFFFFF, wide & 0xFFFFFFFF
+    return two_sum(high.to(torch.float64) * 2.0**32, low.to(torch.float64))
 
 
 def words_from_log(format: LNSFormat, sign: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
@@ -61,15 +122,124 @@ def words_from_log(format: LNSFormat, sign: torch.Tensor, log: torch.Tensor) -> 
     return words
 
 
-def decode(format: LNSFormat, words: torch.Tensor) -> torch.Tensor:
-    """Return the float64 values of words: the nearest up to 16 fraction bits in base 2, else within 1 ulp.
+def decode(format: LNSFormat, words: torch.Tensor, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """Return the values of words, each the nearest number of `dtype`, half to even.
 
-    Magnitudes outside float64's range come out as infinities and zeros.
+    Parameters
+    ----------
+    format : LNSFormat
+    words : Tensor
+    dtype : torch.dtype
+        ``float64``, ``float32``, ``float16`` or ``bfloat16``, rounded as IEEE 754 does, in one step: above the range to
+        infinities, below it to subnormal numbers and zeros, which keep the sign. Or an integer dtype, where what is out
+        of range is the nearest end of it; see :func:`decode_fixed`. The word of zero is +0 in all of them.
+
+    Raises
+    ------
+    TypeError
+        Any other `dtype`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from xlnstorch import conversions, lns16
+    >>> words = lns16.from_unsigned(torch.tensor([0x4080, 0xC0CB, 0]))
+    >>> conversions.decode(lns16, words).tolist()
+    [2.0, -3.002028139252851, 0.0]
+    >>> conversions.decode(lns16, words, torch.int8).tolist()
+    [2, -3, 0]
     """
+    if dtype in _UNSIGNED or dtype in _SIGNED:
+        width = (_UNSIGNED | _SIGNED)[dtype]
+        integers, _ = _decode_integers(format, words, 0, width, dtype in _SIGNED)
+        return integers.view(dtype) if width == 64 else integers.to(dtype)
     sign, field = format.unpack(words)
     zero = field == 0
-    magnitude = format.scale.exp(torch.where(zero, 0, field - format.bias))
-    return torch.where(zero, 0.0, torch.where(sign, -magnitude, magnitude))
+    log = torch.where(zero, 0, field - format.bias)
+    if dtype == torch.float64:
+        magnitude = format.scale.exp(log)
+        return torch.where(zero, 0.0, torch.where(sign, -magnitude, magnitude))
+    if dtype not in _NARROW:
+        raise TypeError(f"dtype must be float64, float32, float16, bfloat16 or of integers, not {dtype!r}")
+    digits, lowest, highest, bits_dtype = _NARROW[dtype]
+    exponent = format.scale.exponent(log)
+    # In units of the last place the significand is an integer. Added to the exponent's bits, a significand that was
+    # rounded up to the next power of two carries into them, to infinity above the largest number.
+    unit = (exponent - (digits - 1)).clamp(lowest, highest)
+    bits = ((unit - lowest) << (digits - 1)) + format.scale.integer(log, -unit)
+    infinity = (highest - lowest - digits + 3) << (digits - 1)
+    bits = torch.where(exponent > highest, infinity, bits)
+    bits = torch.where(zero, 0, bits - (sign.to(torch.int64) << (torch.iinfo(bits_dtype).bits - 1)))
+    return bits.to(bits_dtype).view(dtype)
+
+
+def decode_fixed(
+    format: LNSFormat, words: torch.Tensor, frac_bits: int, width: int = 64, signed: bool = True
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return the values of words in fixed point, ``integers / 2**frac_bits``: the nearest, half to even.
+
+    Parameters
+    ----------
+    format : LNSFormat
+    words : Tensor
+    frac_bits : int
+        From -256 to 256.
+    width : int
+        Bits of an integer, the sign included: 1 to 64, or 63 without a sign. What is beyond is the nearest end of the
+        range, which without a sign is zero for negative numbers.
+    signed : bool
+        Whether the integers are in two's complement.
+
+    Returns
+    -------
+    Tensor, dict of str to Tensor
+        The integers, in int64, and the flags as in :func:`xlnstorch.arithmetic.fit`: ``overflow`` where the nearest
+        integer is out of range, ``underflow`` where a number that is not zero becomes zero by rounding.
+
+    Raises
+    ------
+    TypeError
+        `frac_bits` or `width` is not an integer.
+    ValueError
+        `frac_bits` or `width` is out of range.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from xlnstorch import conversions, lns16
+    >>> words = lns16.from_unsigned(torch.tensor([0x4080, 0xC0CB, 0x4400]))
+    >>> integers, flags = conversions.decode_fixed(lns16, words, frac_bits=4, width=8)
+    >>> integers.tolist(), flags["overflow"].tolist()
+    ([32, -48, 127], [False, False, True])
+    """
+    try:
+        bits = operator.index(width)
+    except TypeError:
+        raise TypeError(f"width must be an integer, not {width!r}") from None
+    most = 64 if signed else 63
+    if not 1 <= bits <= most:
+        raise ValueError(f"width must be between 1 and {most} where signed={bool(signed)}, not {bits}")
+    return _decode_integers(format, words, _fixed_bits(frac_bits), bits, signed)
+
+
+def _decode_integers(
+    format: LNSFormat, words: torch.Tensor, frac_bits: int, width: int, signed: bool
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """As :func:`decode_fixed`, with 64 bits without a sign too: they come as the int64 of the same bits."""
+    sign, field = format.unpack(words)
+    zero = field == 0
+    magnitude = torch.where(zero, 0, format.scale.integer(torch.where(zero, 0, field - format.bias), frac_bits))
+    largest = (1 << (width - signed)) - 1
+    limit = torch.where(sign, _as_int64(largest + 1 if signed else 0), _as_int64(largest))
+    # Magnitudes have 64 bits; with the top one turned over they compare as int64.
+    overflow = (magnitude ^ _as_int64(1 << 63)) > (limit ^ _as_int64(1 << 63))
+    integers = torch.where(overflow, limit, magnitude)
+    return torch.where(sign, -integers, integers), {"overflow": overflow, "underflow": ~zero & (magnitude == 0)}
+
+
+def _as_int64(bits: int) -> int:
+    """Return the int64 with the bits of an integer from 0 to 2**64 - 1."""
+    return bits - (bits >> 63 << 64)
 
 
 def rescale(format: LNSFormat, words: torch.Tensor, other: LNSFormat) -> torch.Tensor:

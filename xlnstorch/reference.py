@@ -86,6 +86,15 @@ def _float(x: Fraction) -> float:
         return math.inf if x > 0 else -math.inf
 
 
+def _narrow(x: Fraction, digits: int, lowest: int, highest: int) -> float:
+    """Return the number nearest to x > 0, half to even, among those that a narrower binary format has: n 2**unit."""
+    exponent = x.numerator.bit_length() - x.denominator.bit_length()
+    exponent -= x < Fraction(2) ** exponent
+    unit = Fraction(2) ** max(exponent - digits + 1, lowest)
+    nearest = round(x / unit) * unit
+    return math.inf if nearest >= Fraction(2) ** (highest + 1) else float(nearest)
+
+
 class Reference:
     """The arithmetic of base-2 formats with the exact adder, on words as hardware shows them.
 
@@ -172,6 +181,49 @@ class Reference:
         if e % self.steps == 0:
             return _float(sign * Fraction(2) ** (e // self.steps))  # exact, and the only values that can be ties
         return sign * _decide(lambda: _power_of_two(Fraction(e, self.steps)), _float)
+
+    def decode_narrow(self, word: int, digits: int, lowest: int, highest: int) -> float:
+        """Return the number nearest to the value of a word, half to even, in a binary format narrower than float64.
+
+        Parameters
+        ----------
+        word : int
+        digits : int
+            Digits of the significand, the leading one included.
+        lowest, highest : int
+            Exponents of the smallest number, a subnormal one, and of the largest.
+        """
+        sign, e = self._split(word)
+        if e is None:
+            return 0.0
+        if abs(e) > 1100 * self.steps:
+            return sign * (math.inf if e > 0 else 0.0)
+        if e % self.steps == 0:
+            return sign * _narrow(Fraction(2) ** (e // self.steps), digits, lowest, highest)
+        rounding = functools.partial(_narrow, digits=digits, lowest=lowest, highest=highest)
+        return sign * _decide(lambda: _power_of_two(Fraction(e, self.steps)), rounding)
+
+    def decode_fixed(self, word: int, frac_bits: int, width: int, signed: bool = True) -> Result:
+        """Return the integer nearest to ``2**frac_bits`` times the value of a word, half to even, within the range.
+
+        The flags are ``overflow`` where the nearest integer is out of the range of `width` bits, and ``underflow``
+        where a value that is not zero becomes zero by rounding.
+        """
+        sign, e = self._split(word)
+        if e is None:
+            return 0, _NO_FLAGS
+        exponent = Fraction(e, self.steps) + frac_bits
+        if abs(exponent) > 100:  # far out of the range of 64 bits
+            nearest = 2**100 if exponent > 0 else 0
+        elif exponent.denominator == 1:
+            nearest = round(Fraction(2) ** int(exponent))
+        else:
+            nearest = _decide(lambda: _power_of_two(exponent), round)
+        if nearest == 0:
+            return 0, frozenset({"underflow"})
+        least, most = (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if signed else (0, 2**width - 1)
+        result = max(least, min(sign * nearest, most))
+        return result, _NO_FLAGS if result == sign * nearest else frozenset({"overflow"})
 
     # Gaussian logarithms -------------------------------------------------------------------------------------------
 
