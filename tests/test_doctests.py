@@ -15,7 +15,19 @@ MODULES = [
     for package in (xlnstorch, hdl, sim)
     for name in [package.__name__, *(m.name for m in pkgutil.walk_packages(package.__path__, package.__name__ + "."))]
 ]
-WITH_EXAMPLES = ["xlnstorch.autograd", "xlnstorch.factories", "xlnstorch.formats", "xlnstorch.observe", "sim.capture"]
+WITH_EXAMPLES = [
+    "xlnstorch.anomaly",
+    "xlnstorch.autograd",
+    "xlnstorch.compat",
+    "xlnstorch.convert",
+    "xlnstorch.factories",
+    "xlnstorch.formats",
+    "xlnstorch.observe",
+    "xlnstorch.optim",
+    "xlnstorch.override",
+    "xlnstorch.plot",
+    "sim.capture",
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

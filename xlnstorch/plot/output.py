@@ -1,0 +1,82 @@
+"""Writing figures: whole, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..cli import CommandError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["check_output", "write_figure"]
+
+# What matplotlib would write of the moment or its own version, so that equal plots are equal files.
+_METADATA = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+
+
+def _kind(output: str) -> str:
+    return "png" if output == "-" else Path(output).suffix.lower().removeprefix(".")
+
+
+def check_output(output: str) -> None:
+    """Raise CommandError unless a figure can be written to `output`: a file, or ``-`` for standard output."""
+    if output == "-":
+        if sys.stdout.isatty():
+            raise CommandError("standard output is a terminal; redirect it, or name a file")
+        return
+    if _kind(output) not in _METADATA:
+        raise CommandError(f"output must end in .png, .svg or .pdf, or be -, not {output!r}")
+    if not Path(os.path.realpath(output)).parent.is_dir():
+        raise CommandError(f"the folder of {output!r} does not exist")
+    if Path(output).is_dir():
+        raise CommandError(f"output must be a file, not the folder {output!r}")
+    with _aside(output) as file:
+        file.touch(exist_ok=False)
+
+
+def write_figure(figure: Figure, output: str) -> None:
+    """Write a figure; a file appears, or is replaced, only when all of it is there.
+
+    Raises
+    ------
+    CommandError
+        The file cannot be written.
+    """
+    import matplotlib
+
+    kind, image = _kind(output), io.BytesIO()
+    # The salt makes the names inside an SVG depend on nothing else.
+    with matplotlib.rc_context({"svg.hashsalt": "lns plot"}):
+        figure.savefig(image, format=kind, dpi=150, metadata=_METADATA[kind])
+    if output == "-":
+        sys.stdout.buffer.write(image.getvalue())
+        return
+    with _aside(output) as file:
+        file.write_bytes(image.getvalue())
+        file.replace(os.path.realpath(output))  # what a link names is replaced, not the link
+
+
+@contextlib.contextmanager
+def _aside(output: str) -> Iterator[Path]:
+    """Give the name of a new file beside `output`, which is removed if it is still there afterwards."""
+    target = Path(os.path.realpath(output))
+    file = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        yield file
+    except OSError as error:
+        raise CommandError(f"{output!r} cannot be written: {error.strerror}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
