@@ -1,18 +1,45 @@
 """What each aten operator does to LNSTensors, by family; importing this package fills the registry."""
 
-from . import comparison, creation, functions, indexing, matmul, pointwise, reduction, views
+from . import (  # each fills its part of the registry
+    attention,
+    comparison,
+    convolution,
+    creation,
+    derived,
+    distances,
+    functions,
+    indexing,
+    losses,
+    matmul,
+    ordering,
+    pointwise,
+    pooling,
+    random,
+    reduction,
+    sampling,
+    views,
+)
 from ._registry import dispatch, float_fallbacks, registered
 
 __all__ = [
+    "attention",
     "comparison",
+    "convolution",
     "creation",
+    "derived",
     "dispatch",
+    "distances",
     "float_fallbacks",
     "functions",
     "indexing",
+    "losses",
     "matmul",
+    "ordering",
     "pointwise",
+    "pooling",
+    "random",
     "reduction",
     "registered",
+    "sampling",
     "views",
 ]

@@ -1,7 +1,7 @@
 """The table from aten operator to handler, and what happens to an operator that is not in it.
 
-An operator is, in this order: handled here; taken apart by PyTorch (a composite operator, or one of the derived ones
-listed in `DECOMPOSED`), so that its parts come back here; or refused. Nothing is ever computed in float instead.
+An operator is, in this order: handled here; taken apart by PyTorch, so that its parts come back here; or refused.
+Nothing is ever computed in float instead.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._decomp import get_decompositions
+from torch._decomp import decomposition_table
 from torch.utils._pytree import tree_leaves
 
 from .. import conversions
@@ -18,25 +18,11 @@ from ..formats import LNSFormat
 from ..tensor import LNSTensor
 
 aten = torch.ops.aten
+prims = torch.ops.prims
 Operator = torch._ops.OpOverload
 
 _HANDLERS: dict[Operator, Callable] = {}
 _FLOAT_FALLBACKS: dict[str, str] = {}
-
-#: Operators that PyTorch itself defines by simpler ones, with derivative formulas of their own; used as they are.
-DECOMPOSED = get_decompositions(
-    [
-        aten.mse_loss,
-        aten.mse_loss_backward,
-        aten._log_softmax,
-        aten._log_softmax_backward_data,
-        aten._softmax,
-        aten._softmax_backward_data,
-        aten.nll_loss_forward,
-        aten.nll_loss_backward,
-        aten.rsub,
-    ]
-)
 
 
 def register(*operators: Operator) -> Callable[[Callable], Callable]:
@@ -50,6 +36,11 @@ def register(*operators: Operator) -> Callable[[Callable], Callable]:
         return handler
 
     return decorate
+
+
+def handler_of(operator: Operator) -> Callable | None:
+    """Return the handler of `operator`, None where PyTorch takes it apart or nobody knows it."""
+    return _HANDLERS.get(operator)
 
 
 def register_inplace(operator: Operator, functional: Operator) -> None:
@@ -71,10 +62,13 @@ def dispatch(func: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
     handler = _HANDLERS.get(func)
     if handler is not None:
         return handler(func, *args, **kwargs)
-    decomposition = DECOMPOSED.get(func)
-    if decomposition is not None:
-        return decomposition(*args, **kwargs)
-    result = func.decompose(*args, **kwargs)
+    try:
+        result = func.decompose(*args, **kwargs)
+        if result is NotImplemented and func in decomposition_table:
+            result = decomposition_table[func](*args, **kwargs)
+    except NotImplementedError as error:
+        # A part of this operator is missing: name what was asked for as well.
+        raise NotImplementedError(f"{func}: {error}") from None
     if result is not NotImplemented:
         return result
     formats = sorted({repr(x.format) for x in tree_leaves((args, kwargs)) if isinstance(x, LNSTensor)})
@@ -165,7 +159,9 @@ def operands(func: Operator, *xs: Any) -> tuple[LNSFormat, list[torch.Tensor]]:
     return format, [words_of(format, x, device) for x in xs]
 
 
-def only_float64(self: LNSTensor, dtype: torch.dtype | None) -> None:
+def only_float64(func: Operator, self: LNSTensor, dtype: torch.dtype | None) -> None:
     """Refuse to give the result of an operation another dtype than the one that LNSTensors report."""
     if dtype not in (None, torch.float64):
-        raise TypeError(f"an LNSTensor of {self.format} has no dtype {dtype}; x.decode().to({dtype}) gives its values")
+        raise NotImplementedError(
+            f"{func} cannot give {self.format} the dtype {dtype}; x.decode().to({dtype}) gives its values"
+        )

@@ -9,7 +9,7 @@ import torch
 
 from .. import arithmetic, conversions
 from ..tensor import LNSTensor
-from ._registry import aten, common_format, only_lns, operands, register, words_of
+from ._registry import aten, common_format, only_lns, operands, prims, register, register_inplace, words_of
 
 _RELATIONS = {
     "eq": operator.eq,
@@ -60,13 +60,13 @@ for _name, _relation in _RELATIONS.items():
     _register_relation(_name, _relation)
 
 
-@register(aten.maximum.default)
+@register(aten.maximum.default, aten.fmax.default)
 def maximum(func, self, other):
     format, (a, b), (key_a, key_b) = _keys(func, self, other)
     return LNSTensor(torch.where(key_a >= key_b, a, b), format)
 
 
-@register(aten.minimum.default)
+@register(aten.minimum.default, aten.fmin.default)
 def minimum(func, self, other):
     format, (a, b), (key_a, key_b) = _keys(func, self, other)
     return LNSTensor(torch.where(key_a <= key_b, a, b), format)
@@ -78,14 +78,24 @@ def maximum_out(func, self, other, *, out):
     return out
 
 
-@register(aten.clamp.default)
+@register(
+    aten.clamp.default,
+    aten.clamp.Tensor,
+    aten.clamp_min.default,
+    aten.clamp_min.Tensor,
+)
 def clamp(func, self, min=None, max=None):
     # As torch: where min exceeds max, max wins.
     result = self if min is None else maximum(func, self, min)
     return result if max is None else minimum(func, result, max)
 
 
-@register(aten.isnan.default, aten.isinf.default)
+@register(aten.clamp_max.default, aten.clamp_max.Tensor)
+def clamp_max(func, self, max):
+    return minimum(func, self, max)
+
+
+@register(aten.isnan.default, aten.isinf.default, aten.isposinf.default, aten.isneginf.default)
 def never(func, self):
     return torch.zeros(self.shape, dtype=torch.bool, device=self.device)
 
@@ -95,10 +105,20 @@ def always(func, self):
     return torch.ones(self.shape, dtype=torch.bool, device=self.device)
 
 
-@register(aten.where.self)
+@register(aten.where.self, prims.where.default)
 def where(func, condition, self, other):
+    # What is not taken may be what no word is, a NaN for one.
+    if not isinstance(self, LNSTensor):
+        self = torch.where(condition, self, 0)
+    if not isinstance(other, LNSTensor):
+        other = torch.where(condition, 0, other)
     format, (a, b) = operands(func, self, other)
     return LNSTensor(torch.where(condition, a, b), format)
+
+
+@register(aten.nan_to_num.default)
+def nan_to_num(func, self, nan=None, posinf=None, neginf=None):
+    return LNSTensor(self._words.clone(), self.format)  # no word is either
 
 
 @register(aten.equal.default)
@@ -109,22 +129,12 @@ def equal(func, self, other):
     return torch.equal(a, b)
 
 
-@register(aten.argmax.default, aten.argmin.default)
-def arg_extreme(func, self, dim=None, keepdim=False):
-    return func(arithmetic.compare_key(self.format, self._words), dim, keepdim)
-
-
-def _from_key(format, key):
+def from_key(format, key):
     """Return the tensor of the words that have these keys."""
     return LNSTensor(format.pack(key < 0, key.abs()), format)
 
 
-@register(aten.max.dim, aten.min.dim)
-def extreme_along(func, self, dim, keepdim=False):
-    key, indices = func(arithmetic.compare_key(self.format, self._words), dim, keepdim)
-    return _from_key(self.format, key), indices
-
-
-@register(aten.max.default, aten.min.default, aten.amax.default, aten.amin.default)
-def extreme(func, self, *args, **kwargs):
-    return _from_key(self.format, func(arithmetic.compare_key(self.format, self._words), *args, **kwargs))
+for _name in ("clamp", "clamp_min", "clamp_max"):
+    for _overload in ("default", "Tensor"):
+        register_inplace(getattr(getattr(aten, f"{_name}_"), _overload), getattr(getattr(aten, _name), _overload))
+register_inplace(aten.nan_to_num_.default, aten.nan_to_num.default)

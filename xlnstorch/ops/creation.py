@@ -6,7 +6,7 @@ import torch
 
 from .. import conversions
 from ..tensor import LNSTensor
-from ._registry import aten, common_format, only_float64, only_lns, operands, register, words_of
+from ._registry import aten, common_format, only_float64, only_lns, operands, prims, register, words_of
 
 
 def _words_kwargs(func, self, kwargs):
@@ -50,14 +50,6 @@ def full(func, self, *args, **kwargs):
     return LNSTensor(func(self._words, *shape, word, **words_kwargs), self.format)
 
 
-@register(aten.rand_like.default, aten.randn_like.default)
-def random_like(func, self, **kwargs):
-    values = func(torch.empty(self.shape, dtype=torch.float64, device=self.device), **kwargs)
-    if _words_kwargs(func, self, kwargs) is None:
-        return values
-    return LNSTensor(conversions.encode(self.format, values), self.format)
-
-
 @register(aten.fill_.Scalar)
 def fill(func, self, value):
     self._words.fill_(conversions.encode_scalar(self.format, value))
@@ -76,7 +68,7 @@ def zero(func, self):
     return self
 
 
-@register(aten.copy_.default)
+@register(aten.copy_.default, prims.copy_to.default)
 def copy(func, self, src, non_blocking=False):
     only_lns(func, self)
     common_format(func, self, src)
@@ -84,10 +76,29 @@ def copy(func, self, src, non_blocking=False):
     return self
 
 
+@register(prims.convert_element_type.default)
+def convert_element_type(func, self, dtype):
+    return to_copy(func, self, dtype=dtype)
+
+
 @register(aten._to_copy.default)
 def to_copy(func, self, **kwargs):
-    only_float64(self, kwargs.pop("dtype", None))
-    return LNSTensor(func(self._words, **kwargs), self.format)
+    dtype = kwargs.pop("dtype", None)
+    if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+        # Whole numbers and truth values are no LNS numbers any more, but indices, labels and masks.
+        return aten._to_copy(_whole(self), dtype=dtype, **kwargs)
+    only_float64(func, self, dtype)
+    return LNSTensor(aten._to_copy(self._words, **kwargs), self.format)
+
+
+def _whole(self):
+    """Return float64 whose integer part is the whole number that each word is the nearest word of, if there is one.
+
+    The word of 3 is a little less than 3 in most formats, and still 3 as an index.
+    """
+    values = conversions.decode(self.format, self._words)
+    nearest = values.round()
+    return torch.where(conversions.encode(self.format, nearest) == self._words, nearest, values)
 
 
 @register(aten._local_scalar_dense.default)

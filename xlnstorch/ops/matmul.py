@@ -55,3 +55,10 @@ def addmm(func, self, mat1, mat2, *, beta=1, alpha=1):
         return LNSTensor(words, format)
     format, (bias, _, _) = operands(func, self, mat1, mat2)
     return LNSTensor(arithmetic.add(format, words, scaled(format, bias, beta)), format)
+
+
+@register(aten.addbmm.default)
+def addbmm(func, self, batch1, batch2, *, beta=1, alpha=1):
+    # One sum over the batch and the inner dimension, as one matrix product.
+    rows, columns = batch1.permute(1, 0, 2).flatten(1), batch2.flatten(0, 1)
+    return aten.addmm(self, rows, columns, beta=beta, alpha=alpha)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
+import math
+
 import torch
 
 from .. import arithmetic
 from ..tensor import LNSTensor
-from ._registry import aten, operands, register, register_inplace, words_of
+from ._registry import aten, operands, prims, register, register_inplace, words_of
+
+
+def where_words(condition, a: LNSTensor, b: LNSTensor) -> LNSTensor:
+    """Return the words of `a` where `condition`, else those of `b`, of the same format."""
+    return LNSTensor(torch.where(torch.as_tensor(condition), a._words, b._words), a.format)
 
 
 def scaled(format, words, alpha):
@@ -18,28 +26,41 @@ def scaled(format, words, alpha):
     return arithmetic.mul(format, words, words_of(format, alpha, words.device))
 
 
-@register(aten.add.Tensor, aten.add.Scalar)
+@register(aten.add.Tensor, aten.add.Scalar, prims.add.default)
 def add(func, self, other, alpha=1):
     format, (a, b) = operands(func, self, other)
     return LNSTensor(arithmetic.add(format, a, scaled(format, b, alpha)), format)
 
 
-@register(aten.sub.Tensor, aten.sub.Scalar)
+@register(aten.sub.Tensor, aten.sub.Scalar, prims.sub.default)
 def sub(func, self, other, alpha=1):
     format, (a, b) = operands(func, self, other)
     return LNSTensor(arithmetic.sub(format, a, scaled(format, b, alpha)), format)
 
 
-@register(aten.mul.Tensor, aten.mul.Scalar)
+@register(aten.mul.Tensor, aten.mul.Scalar, prims.mul.default)
 def mul(func, self, other):
     format, (a, b) = operands(func, self, other)
     return LNSTensor(arithmetic.mul(format, a, b), format)
 
 
-@register(aten.div.Tensor, aten.div.Scalar)
+@register(aten.div.Tensor, aten.div.Scalar, prims.div.default)
 def div(func, self, other):
     format, (a, b) = operands(func, self, other)
     return LNSTensor(arithmetic.div(format, a, b), format)
+
+
+@register(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def div_mode(func, self, other, *, rounding_mode):
+    quotient = div(func, self, other)
+    if rounding_mode is None:
+        return quotient
+    return aten.floor(quotient) if rounding_mode == "floor" else aten.trunc(quotient)
+
+
+@register(aten.floor_divide.default, aten.floor_divide.Scalar)
+def floor_divide(func, self, other):
+    return aten.floor(div(func, self, other))
 
 
 @register(aten.reciprocal.default)
@@ -48,19 +69,40 @@ def reciprocal(func, self):
     return LNSTensor(arithmetic.div(format, one, a), format)
 
 
-@register(aten.pow.Tensor_Scalar)
-def pow_scalar(func, self, exponent):
-    if 2 * exponent != int(2 * exponent):
-        raise NotImplementedError(f"{func} of {self.format} takes a whole or half exponent, not {exponent!r}")
-    if exponent == int(exponent):
-        return LNSTensor(arithmetic.power(self.format, self._words, int(exponent)), self.format)
-    root = arithmetic.sqrt(self.format, self._words)
-    return LNSTensor(root if exponent == 0.5 else arithmetic.power(self.format, root, int(2 * exponent)), self.format)
-
-
 @register(aten.sqrt.default)
 def sqrt(func, self):
     return LNSTensor(arithmetic.sqrt(self.format, self._words), self.format)
+
+
+@register(aten.rsqrt.default)
+def rsqrt(func, self):
+    return reciprocal(func, sqrt(func, self))
+
+
+@register(aten.sigmoid.default)
+def sigmoid(func, self):
+    return reciprocal(func, aten.add.Scalar(aten.exp(neg(func, self)), 1))
+
+
+@register(aten.logit_backward.default)
+def logit_backward(func, grad_output, self, eps=None):
+    gradient = grad_output / (self * (1 - self))
+    low = 0.0 if eps is None else eps
+    outside = aten.logical_or(aten.lt(self, low), aten.gt(self, 1.0 - low))
+    return aten.masked_fill(gradient, outside, 0)
+
+
+@register(aten.round.decimals)
+def round_decimals(func, self, *, decimals):
+    scale = 10.0 ** builtins.abs(decimals)
+    return aten.round(self * scale) / scale if decimals >= 0 else aten.round(self / scale) * scale
+
+
+@register(aten.hypot.default)
+def hypot(func, self, other):
+    format, (a, b) = operands(func, self, other)
+    squares = (arithmetic.power(format, words, 2) for words in (a, b))
+    return LNSTensor(arithmetic.sqrt(format, arithmetic.add(format, *squares)), format)
 
 
 @register(aten.lerp.Scalar, aten.lerp.Tensor)
@@ -77,12 +119,12 @@ def add_scaled(func, self, tensor1, tensor2, *, value=1):
     return LNSTensor(arithmetic.add(format, words, scaled(format, combine(format, a, b), value)), format)
 
 
-@register(aten.neg.default)
+@register(aten.neg.default, prims.neg.default)
 def neg(func, self):
     return LNSTensor(arithmetic.neg(self.format, self._words), self.format)
 
 
-@register(aten.abs.default)
+@register(aten.abs.default, prims.abs.default)
 def abs(func, self):
     return LNSTensor(arithmetic.absolute(self.format, self._words), self.format)
 
@@ -95,9 +137,44 @@ def sign(func, self):
     return LNSTensor(words, self.format)
 
 
+@register(aten.signbit.default)
+def signbit(func, self):
+    return arithmetic.compare_key(self.format, self._words) < 0
+
+
+@register(aten.copysign.Tensor, aten.copysign.Scalar)
+def copysign(func, self, other):
+    # The sign that a plain zero may have is not kept by any word, so it is read before.
+    negative = torch.signbit(other) if isinstance(other, torch.Tensor) else math.copysign(1.0, other) < 0
+    size = abs(func, self)
+    return where_words(negative, neg(func, size), size)
+
+
+@register(aten.frexp.Tensor)
+def frexp(func, self):
+    format = self.format
+    if format.base != 2.0:
+        raise NotImplementedError(f"{func} needs a format of base 2, not {format}")
+    sign, field = format.unpack(self._words)
+    exponent = torch.where(field == 0, 0, ((field - format.bias) >> format.frac_bits) + 1)
+    mantissa = torch.where(field == 0, 0, field - (exponent << format.frac_bits))
+    return LNSTensor(format.pack(sign, mantissa), format), exponent.to(torch.int32)
+
+
+@register(aten.angle.default)
+def angle(func, self):
+    format = self.format
+    return LNSTensor(torch.where(format.unpack(self._words)[0], words_of(format, math.pi, self.device), 0), format)
+
+
 @register(aten.relu.default)
 def relu(func, self):
     return LNSTensor(arithmetic.relu(self.format, self._words), self.format)
+
+
+@register(aten.softshrink_backward.default, aten.hardshrink_backward.default)
+def shrink_backward(func, grad_output, self, lambd):
+    return where_words(aten.le(abs(func, self), lambd), aten.zeros_like(grad_output), grad_output)
 
 
 @register(aten.threshold_backward.default)
@@ -116,7 +193,15 @@ for _inplace, _functional in [
     (aten.mul_.Scalar, aten.mul.Scalar),
     (aten.div_.Tensor, aten.div.Tensor),
     (aten.div_.Scalar, aten.div.Scalar),
-    (aten.pow_.Scalar, aten.pow.Tensor_Scalar),
+    (aten.div_.Tensor_mode, aten.div.Tensor_mode),
+    (aten.div_.Scalar_mode, aten.div.Scalar_mode),
+    (aten.floor_divide_.Tensor, aten.floor_divide.default),
+    (aten.rsqrt_.default, aten.rsqrt.default),
+    (aten.hypot_.default, aten.hypot.default),
+    (aten.sigmoid_.default, aten.sigmoid.default),
+    (aten.copysign_.Tensor, aten.copysign.Tensor),
+    (aten.sign_.default, aten.sign.default),
+    (aten.sgn_.default, aten.sgn.default),
     (aten.reciprocal_.default, aten.reciprocal.default),
     (aten.sqrt_.default, aten.sqrt.default),
     (aten.neg_.default, aten.neg.default),

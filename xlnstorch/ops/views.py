@@ -6,11 +6,13 @@ import torch
 from torch.utils._mode_utils import no_dispatch
 
 from ..tensor import LNSTensor
-from ._registry import aten, common_format, operands, register, register_inplace
+from ._registry import aten, common_format, operands, prims, register, register_inplace
 
 
 @register(
     aten.alias.default,
+    prims.broadcast_in_dim.default,
+    prims.view_of.default,
     aten.as_strided.default,
     aten.clone.default,
     aten.detach.default,
@@ -21,8 +23,10 @@ from ._registry import aten, common_format, operands, register, register_inplace
     aten.index.Tensor,
     aten.index_select.default,
     aten.lift_fresh.default,
+    aten.masked_select.default,
     aten.permute.default,
     aten.repeat.default,
+    aten.roll.default,
     aten.select.int,
     aten.slice.Tensor,
     aten.squeeze.default,
@@ -31,6 +35,9 @@ from ._registry import aten, common_format, operands, register, register_inplace
     aten.t.default,
     aten.transpose.int,
     aten.unfold.default,
+    aten.take.default,
+    aten.tril.default,
+    aten.triu.default,
     aten.unsqueeze.default,
     aten.view.default,
     aten._reshape_alias.default,
@@ -67,6 +74,17 @@ def masked_fill(func, self, mask, value):
 
 register_inplace(aten.masked_fill_.Scalar, aten.masked_fill.Scalar)
 register_inplace(aten.masked_fill_.Tensor, aten.masked_fill.Tensor)
+
+
+@register(
+    aten.complex.default,
+    aten.polar.default,
+    aten.view_as_complex.default,
+    aten._to_sparse.default,
+    aten.resize_.default,
+)
+def refused(func, self, *args, **kwargs):
+    raise NotImplementedError(f"{func} has no LNS implementation: there is no such tensor of {self.format}")
 
 
 @register(aten.is_same_size.default)
