@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import conversions
+from . import compat, conversions
 from .catalog import format_from_base, software_format
 from .formats import LNSFormat
 from .tensor import LNSTensor, _Convert, _Encode
@@ -63,7 +63,8 @@ def lnstensor(
     Parameters
     ----------
     data : LNSTensor, Tensor, ndarray, number or nested sequence
-        Real numbers; an LNSTensor is converted to the wanted format, or copied when none is given.
+        Real numbers; an LNSTensor is converted to the wanted format, or copied when none is given. So are numbers and
+        arrays of the xlns package; see :func:`~xlnstorch.from_xlns`.
     from_lns : bool
         `data` is in the packed form already: integers ``(e << 1) | sign``, float64 or int64. An LNSTensor is handed
         through unchanged.
@@ -95,6 +96,8 @@ def lnstensor(
     >>> xlnstorch.lnstensor([1.0, -2.0, 0.0], format=xlnstorch.lns16).words.tolist() == [0x4000, 0xC080, 0]
     True
     """
+    if compat.is_xlns(data):
+        data = compat.from_xlns(data)
     if isinstance(data, LNSTensor):
         if from_lns:
             return data

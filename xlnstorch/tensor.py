@@ -85,6 +85,11 @@ class LNSTensor(torch.Tensor):
         return conversions.pack(self._format, self._words)
 
     @property
+    def _lns(self) -> torch.Tensor:
+        """:attr:`lns` by its name in the xlnstorch package; a copy, so writing to it changes nothing."""
+        return self.lns
+
+    @property
     def base(self) -> torch.Tensor:
         """The number whose power e is, ``2 ** (2 ** -frac_bits)`` for a base-2 format, as a float64 scalar."""
         return torch.tensor(self._format.base ** (2.0**-self._format.frac_bits), dtype=torch.float64)
@@ -111,7 +116,13 @@ class LNSTensor(torch.Tensor):
         return _Decode.apply(self)
 
     def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
-        """Compute gradients as ``torch.Tensor.backward``; a plain `gradient` is encoded into this tensor's format."""
+        """Compute gradients as ``torch.Tensor.backward``; a plain `gradient` is encoded into this tensor's format.
+
+        Without `gradient` it is one for every element, as in the xlnstorch package, and not for scalars alone.
+        """
+        if gradient is None and self.numel() != 1:
+            one = torch.full_like(self._words, self._format.bias)
+            gradient = LNSTensor(one, self._format)
         if isinstance(gradient, torch.Tensor) and not isinstance(gradient, LNSTensor):
             gradient = LNSTensor(conversions.encode(self._format, gradient), self._format)
         super().backward(gradient, retain_graph, create_graph, inputs)
@@ -123,6 +134,12 @@ class LNSTensor(torch.Tensor):
         if self.requires_grad and not force:
             raise RuntimeError("numpy() of an LNSTensor that requires grad: call detach() first")
         return self.value.cpu().numpy()
+
+    def xlns(self):
+        """Return an array of the xlns package; see :func:`xlnstorch.to_xlns`."""
+        from .compat import to_xlns
+
+        return to_xlns(self)
 
     def __array__(self, dtype=None, copy=None):
         array = self.numpy()
