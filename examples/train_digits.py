@@ -12,7 +12,7 @@ import argparse
 import torch
 from sklearn.datasets import load_digits
 
-from xlnstorch import LNSTensor, lnstensor, named_format
+from xlnstorch import LNSTensor, convert, lnstensor, named_format
 
 
 def make_model(seed: int) -> torch.nn.Sequential:
@@ -54,10 +54,7 @@ def main() -> None:
 
     in_float = train(make_model(args.seed), images, labels, args.epochs, args.seed)
 
-    model = make_model(args.seed)
-    for layer in model:
-        for name, parameter in layer.named_parameters():
-            setattr(layer, name, torch.nn.Parameter(lnstensor(parameter, format=format)))
+    model = convert(make_model(args.seed), format)
     in_lns = train(model, lnstensor(images, format=format), labels, args.epochs, args.seed)
     assert isinstance(model[0].weight.grad, LNSTensor)
 

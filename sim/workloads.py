@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from xlnstorch import LNSTensor, lnstensor
+from xlnstorch import LNSTensor, convert, lnstensor
 from xlnstorch.formats import LNSFormat
 
 __all__ = ["digits_classifier", "digits_step"]
@@ -17,10 +17,7 @@ def digits_classifier(format: LNSFormat, seed: int) -> torch.nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = torch.nn.Sequential(torch.nn.Linear(64, 16), torch.nn.ReLU(), torch.nn.Linear(16, 10))
-    for layer in model:
-        for name, parameter in layer.named_parameters():
-            setattr(layer, name, torch.nn.Parameter(lnstensor(parameter, format=format)))
-    return model
+    return convert(model, format)
 
 
 def digits_step(format: LNSFormat, seed: int) -> tuple[torch.nn.Module, LNSTensor]:

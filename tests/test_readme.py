@@ -1,6 +1,8 @@
 """What the README and the examples show is what happens."""
 
+import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +77,64 @@ def test_the_training_example_reaches_the_accuracy_of_float32():
     assert abs(in_float - in_lns) < 0.02
 
 
+def compare_models(*arguments: str) -> dict:
+    return json.loads(run("examples/compare_models.py", "--json", *arguments))
+
+
+def test_the_comparison_trains_every_model_in_every_format_and_draws(tmp_path):
+    drawing = tmp_path / "accuracy.png"
+    result = compare_models("--epochs", "1", "--images", "48", "--plot", str(drawing))
+    assert [result[key] for key in ("epochs", "seed", "images", "sums")] == [1, 0, 48, "tree"]
+    assert list(result["accuracy"]) == ["mlp", "cnn", "transformer"]
+    for name, accuracies in result["accuracy"].items():
+        assert list(accuracies) == list(result["seconds"][name]) == ["float32", "lns16", "lns12"]
+        for (accuracy,) in accuracies.values():
+            assert accuracy in [right / 12 for right in range(13)]
+    assert drawing.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_comparison_prints_a_row_an_epoch():
+    table = run(
+        "examples/compare_models.py", "--models", "mlp", "--formats", "lns16e5", "--epochs", "2", "--images", "160"
+    )
+    head, *rows = [line.split() for line in table.splitlines()]
+    assert head == ["mlp", "epoch", "float32", "lns16e5"]
+    assert [row[0] for row in rows] == ["1", "2", "s"]
+    # So much precision that no digit of so few is read in another way.
+    assert all(row[1] == row[2] for row in rows[:2])
+
+
+@pytest.mark.long
+def test_lns16_trains_to_within_one_percentage_point_of_float32():
+    result = compare_models("--formats", "lns16")
+    last = {name: {format: a[-1] for format, a in runs.items()} for name, runs in result["accuracy"].items()}
+    assert all(runs["float32"] > 0.9 for runs in last.values()), last
+    assert all(abs(runs["lns16"] - runs["float32"]) <= 0.01 for runs in last.values()), last
+    for name, runs in last.items():
+        shown = re.search(rf"^\| {name} \| (\S+) \| (\S+) \|", README, flags=re.MULTILINE)
+        # Initial weights and float32 sums may differ in their last bits between machines.
+        assert [100 * runs["float32"], 100 * runs["lns16"]] == pytest.approx([float(x) for x in shown.groups()], abs=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--models", "mlp,rnn"], "argument --models: 'rnn' is not one of mlp, cnn, transformer"),
+        (["--formats", "lns9"], "argument --formats: 'lns9' is not one of lns8, lns12, lns16, lns16e5, lns24, lns32"),
+        (["--epochs", "0"], "argument --epochs: must be a whole number of at least 1, not '0'"),
+    ],
+)
+def test_what_the_comparison_refuses(arguments, text, monkeypatch, capsys):
+    file = str(ROOT / "examples/compare_models.py")
+    monkeypatch.setattr(sys, "argv", [file, *arguments])
+    with pytest.raises(SystemExit) as info:
+        runpy.run_path(file, run_name="__main__")
+    assert info.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.err.splitlines()[-1] == f"compare_models.py: error: {text}"
+    assert printed.out == ""
+
+
 def test_every_example_is_run_by_a_test():
     text = Path(__file__).read_text()
     assert [file.name for file in (ROOT / "examples").glob("*.py") if f"examples/{file.name}" not in text] == []
@@ -87,8 +147,6 @@ def test_links_lead_somewhere():
 
 
 def test_formats_command_lists_the_catalogue(capsys):
-    import json
-
     from xlnstorch import CATALOG
     from xlnstorch.cli import main
 

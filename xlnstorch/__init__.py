@@ -2,12 +2,15 @@
 
 import torch as _torch
 
-from . import autograd
+from . import autograd, optim
 from .accumulators import Accumulator, LogAccumulator
 from .adders import Adder, Exact, GaussianTable
+from .anomaly import AnomalyError, detect_anomaly
 from .autograd import LNSFunction
 from .catalog import CATALOG, lns8, lns12, lns16, lns16e5, lns24, lns32, named_format, software_format
+from .compat import align_lnstensor_bases, format_lnstensor_operands, from_xlns, implicit_conversion, to_xlns
 from .conversions import LNS_ZERO
+from .convert import convert, to_float
 from .factories import (
     empty,
     empty_like,
@@ -25,8 +28,16 @@ from .factories import (
     zeros_like,
 )
 from .formats import LNSFormat
-from .observe import flags
+from .observe import FlagCounts, flags
 from .ops import float_fallbacks
+from .override import (
+    GaussianFunction,
+    get_default_implementation_key,
+    get_implementation,
+    implements,
+    override_adder,
+    override_implementation,
+)
 from .tensor import LNSTensor, _rebuild
 
 # What a saved LNSTensor is made of, so that torch.load reads it with its safe default, weights_only=True.
@@ -37,20 +48,32 @@ __all__ = [
     "LNS_ZERO",
     "Accumulator",
     "Adder",
+    "AnomalyError",
     "Exact",
+    "FlagCounts",
+    "GaussianFunction",
     "GaussianTable",
     "LNSFormat",
     "LNSFunction",
     "LNSTensor",
     "LogAccumulator",
+    "align_lnstensor_bases",
     "autograd",
+    "convert",
+    "detect_anomaly",
     "empty",
     "empty_like",
     "flags",
     "float_fallbacks",
+    "format_lnstensor_operands",
     "from_words",
+    "from_xlns",
     "full",
     "full_like",
+    "get_default_implementation_key",
+    "get_implementation",
+    "implements",
+    "implicit_conversion",
     "lns8",
     "lns12",
     "lns16",
@@ -61,11 +84,16 @@ __all__ = [
     "named_format",
     "ones",
     "ones_like",
+    "optim",
+    "override_adder",
+    "override_implementation",
     "rand",
     "rand_like",
     "randn",
     "randn_like",
     "software_format",
+    "to_float",
+    "to_xlns",
     "zeros",
     "zeros_like",
 ]

@@ -1,7 +1,7 @@
 """Watching the arithmetic: every LNS operation, element by element, with its operands, result and flags.
 
-Capture for hardware, counting of flags and checks all hang on this one hook, so none of them can see anything but what
-was really computed. Nothing is built while nobody watches.
+Capture for hardware, counting of flags and the anomaly check all hang on this one hook, so none of them can see
+anything but what was really computed. Nothing is built while nobody watches.
 """
 
 from __future__ import annotations
@@ -75,32 +75,57 @@ def report(
 
 @dataclasses.dataclass
 class FlagCounts:
-    """How many elementwise operations ran in a block and how many raised each flag."""
+    """How many elementwise operations ran in a block and how many raised each flag; ``print`` shows it as a table.
+
+    Attributes
+    ----------
+    operations : int
+    overflow, underflow, invalid, zero_divide : int
+    by_operation : dict of str to FlagCounts
+        The same for each kind of operation, ``"mul"``, ``"add"``, …, in the order in which they first ran.
+    """
 
     operations: int = 0
     overflow: int = 0
     underflow: int = 0
     invalid: int = 0
     zero_divide: int = 0
+    by_operation: dict[str, FlagCounts] = dataclasses.field(default_factory=dict, repr=False)
 
     def _count(self, operation: Operation) -> None:
-        self.operations += operation.flags.numel()
+        of_kind = self.by_operation.setdefault(operation.name, FlagCounts())
+        for counts in (self, of_kind):
+            counts.operations += operation.flags.numel()
         for bit, flag in enumerate(FLAGS):
             raised = int(((operation.flags >> bit) & 1).sum())
-            setattr(self, flag, getattr(self, flag) + raised)
+            for counts in (self, of_kind):
+                setattr(counts, flag, getattr(counts, flag) + raised)
+
+    def __str__(self) -> str:
+        columns = ("operations", *FLAGS)
+        lines = [f"{'':10}" + "".join(f"  {column:>11}" for column in columns)]
+        for name, counts in [*self.by_operation.items(), ("all", self)]:
+            lines.append(f"{name:10}" + "".join(f"  {getattr(counts, column):11,}" for column in columns))
+        return "\n".join(lines)
 
 
 @contextlib.contextmanager
 def flags() -> Iterator[FlagCounts]:
-    """Count the flags that LNS operations raise inside the block.
+    """Count the flags that LNS operations raise inside the block, forward and backward, in any thread.
 
     Examples
     --------
     >>> import xlnstorch
     >>> with xlnstorch.flags() as counts:
-    ...     _ = xlnstorch.lnstensor([1e30, 1.0], format=xlnstorch.lns16) * 1e30
-    >>> counts.overflow, counts.operations
-    (1, 2)
+    ...     x = xlnstorch.lnstensor([1e30, 1.0], format=xlnstorch.lns16) * 1e30
+    ...     y = x + x
+    >>> counts
+    FlagCounts(operations=4, overflow=2, underflow=0, invalid=0, zero_divide=0)
+    >>> print(counts)
+                 operations     overflow    underflow      invalid  zero_divide
+    mul                   2            1            0            0            0
+    add                   2            1            0            0            0
+    all                   4            2            0            0            0
     """
     counts = FlagCounts()
     with observing(counts._count):
