@@ -67,6 +67,8 @@ class Exact(Adder):
     """
 
     def gaussian(self, format: LNSFormat, d: torch.Tensor, subtract: torch.Tensor) -> torch.Tensor:
+        if d.is_meta:  # only the shape is wanted
+            return torch.zeros_like(d)
         scale = format.scale
         if scale.gaussian_reach < _MAX_TABLE_ENTRIES:
             table = _flat_table(scale, d.device)

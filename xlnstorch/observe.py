@@ -63,7 +63,7 @@ def report(
     name: str, format: LNSFormat, operands: tuple[torch.Tensor, ...], result: torch.Tensor, **flags: torch.Tensor
 ) -> None:
     """Tell the observers of one operation; `flags` maps names of :data:`FLAGS` to boolean tensors."""
-    if not _observers:
+    if not _observers or result.is_meta:  # only the shape is wanted
         return
     bits = torch.zeros(result.shape, dtype=torch.int64, device=result.device)
     for flag, raised in flags.items():

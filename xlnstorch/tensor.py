@@ -12,6 +12,7 @@ import copy
 from typing import Any
 
 import torch
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from . import conversions
 from .formats import LNSFormat
@@ -156,6 +157,10 @@ class LNSTensor(torch.Tensor):
         self._words.share_memory_()
         return self
 
+    def is_shared(self) -> bool:
+        """Whether the words are in shared memory."""
+        return self._words.is_shared()
+
     def apply_(self, callable):
         """Refuse: there are no float64 elements to apply a Python function to."""
         raise NotImplementedError("apply_ works on float64 memory, which an LNSTensor does not have")
@@ -197,7 +202,11 @@ class LNSTensor(torch.Tensor):
     # For torch's own handling of wrapper subclasses -------------------------------------------------------------------
 
     def __tensor_flatten__(self):
-        return ["_words"], self._format
+        # That there is this method makes Module.to() exchange parameters as a whole; torch.compile is who calls it.
+        raise NotImplementedError(
+            "torch.compile and torch.export cannot trace LNS arithmetic; mark the functions that take, make or "
+            "return LNSTensors with torch.compiler.disable, or do not compile them"
+        )
 
     @staticmethod
     def __tensor_unflatten__(inner, format, outer_size, outer_stride):
@@ -212,6 +221,16 @@ def _rebuild(words: torch.Tensor, format: LNSFormat, requires_grad: bool, extra:
     tensor = LNSTensor(words, format, requires_grad)
     tensor.__dict__.update(extra)
     return tensor
+
+
+# What DataLoader calls in a worker process: PyTorch's own stacks into shared float64 memory that it made.
+
+
+def _collate(batch, *, collate_fn_map=None):
+    return torch.stack(batch)
+
+
+default_collate_fn_map[LNSTensor] = _collate
 
 
 # Crossing into and out of LNS is differentiable, with the gradient converted the other way, as in DTensor ------------

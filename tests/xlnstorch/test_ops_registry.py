@@ -43,8 +43,8 @@ def test_registered_lists_names():
 def test_unknown_operators_are_refused(a):
     text = (
         f"aten.nextafter.default: prims.nextafter.default has no LNS implementation (called with {a.format}). It is "
-        "not computed in float64 instead, since hardware would not compute that either; x.decode() gives the float64 values if that is what "
-        "is wanted."
+        "not computed in float64 instead, since hardware would not compute that either; x.decode() gives the float64 "
+        "values if that is what is wanted."
     )
     with pytest.raises(NotImplementedError, match=exactly(text)):
         torch.nextafter(a, a)

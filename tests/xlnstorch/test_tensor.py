@@ -280,7 +280,8 @@ def test_convert_to_the_same_format_copies():
 def test_no_other_dtype():
     x = lnstensor([3.0], format=lns16)
     text = (
-        "aten._to_copy.default cannot give lns16 the dtype torch.float32; x.decode().to(torch.float32) gives its values"
+        "aten._to_copy.default cannot give lns16 the dtype torch.float32; x.decode().to(torch.float32) gives its "
+        "values, and xlnstorch.to_float(model, torch.float32) converts a whole model"
     )
     with pytest.raises(NotImplementedError, match=exactly(text)):
         x.float()

@@ -146,7 +146,9 @@ def words_of(format: LNSFormat, x: Any, device: torch.device | None = None) -> t
                 "a plain tensor that requires grad cannot be an operand beside an LNSTensor, since its gradient would "
                 f"be one; convert it with xlnstorch.lnstensor(x, format={format}, detach=False)"
             )
-        words = conversions.encode(format, x)
+        # Autograd's own zeros (a derivative of sgn) have no memory to encode, and meta tensors no values.
+        empty = x._is_zerotensor() or x.is_meta
+        words = torch.zeros_like(x, dtype=format.dtype) if empty else conversions.encode(format, x)
     else:
         return torch.tensor(conversions.encode_scalar(format, x), dtype=format.dtype, device=device)
     return words.to(device) if words.dim() == 0 and device is not None else words
@@ -163,5 +165,6 @@ def only_float64(func: Operator, self: LNSTensor, dtype: torch.dtype | None) -> 
     """Refuse to give the result of an operation another dtype than the one that LNSTensors report."""
     if dtype not in (None, torch.float64):
         raise NotImplementedError(
-            f"{func} cannot give {self.format} the dtype {dtype}; x.decode().to({dtype}) gives its values"
+            f"{func} cannot give {self.format} the dtype {dtype}; x.decode().to({dtype}) gives its values, and "
+            f"xlnstorch.to_float(model, {dtype}) converts a whole model"
         )

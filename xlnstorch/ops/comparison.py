@@ -62,14 +62,14 @@ for _name, _relation in _RELATIONS.items():
 
 @register(aten.maximum.default, aten.fmax.default)
 def maximum(func, self, other):
-    format, (a, b), (key_a, key_b) = _keys(func, self, other)
-    return LNSTensor(torch.where(key_a >= key_b, a, b), format)
+    format, _, (key_a, key_b) = _keys(func, self, other)
+    return from_key(format, torch.maximum(key_a, key_b))
 
 
 @register(aten.minimum.default, aten.fmin.default)
 def minimum(func, self, other):
-    format, (a, b), (key_a, key_b) = _keys(func, self, other)
-    return LNSTensor(torch.where(key_a <= key_b, a, b), format)
+    format, _, (key_a, key_b) = _keys(func, self, other)
+    return from_key(format, torch.minimum(key_a, key_b))
 
 
 @register(aten.maximum.out)

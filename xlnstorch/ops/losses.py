@@ -93,3 +93,10 @@ def ctc_loss_backward(
     softmax = log_probs.exp() * scale.reshape(1, -1, 1) if log_probs.dim() == 3 else log_probs.exp() * scale
     within = within.unsqueeze(-1) if log_probs.dim() == 3 else within
     return gradient + softmax.masked_fill(~within, 0)
+
+
+@register(aten.binary_cross_entropy_with_logits.default)
+def binary_cross_entropy_with_logits(func, self, target, weight=None, pos_weight=None, reduction=1):
+    # PyTorch's decomposition casts the loss to the dtype of the target.
+    target = target.to(torch.float64)
+    return decomposition_table[func](self, target, weight, pos_weight, reduction)

@@ -99,6 +99,11 @@ def _running(combine, words: torch.Tensor, dim: int) -> torch.Tensor:
     return torch.stack(partial, dim) if partial else words.clone()
 
 
+def _without_negative_zeros(x: LNSTensor) -> torch.Tensor:
+    """Return the words of `x`, to be results of their own where nothing is left to combine."""
+    return x.format.pack(*x.format.unpack(x._words))
+
+
 def _product_words(format: LNSFormat, words: torch.Tensor, dim: int) -> torch.Tensor:
     if words.shape[dim] == 0:
         return torch.full_like(words.sum(dim, dtype=words.dtype), format.bias)
@@ -108,15 +113,15 @@ def _product_words(format: LNSFormat, words: torch.Tensor, dim: int) -> torch.Te
 @register(aten.prod.default)
 def prod_all(func, self, *, dtype=None):
     only_float64(func, self, dtype)
-    return LNSTensor(_product_words(self.format, self._words.reshape(-1), 0), self.format)
+    return LNSTensor(_product_words(self.format, _without_negative_zeros(self).reshape(-1), 0), self.format)
 
 
 @register(aten.prod.dim_int)
 def prod(func, self, dim, keepdim=False, *, dtype=None):
     only_float64(func, self, dtype)
     if self.dim() == 0:
-        return LNSTensor(self._words.clone(), self.format)
-    words = _product_words(self.format, self._words, dim)
+        return LNSTensor(_without_negative_zeros(self), self.format)
+    words = _product_words(self.format, _without_negative_zeros(self), dim)
     return LNSTensor(words.unsqueeze(dim) if keepdim else words, self.format)
 
 
@@ -125,8 +130,9 @@ def _register_running(operator, combine) -> None:
     def handler(func, self, dim, *, dtype=None):
         only_float64(func, self, dtype)
         if self.dim() == 0:
-            return LNSTensor(self._words.clone(), self.format)
-        return LNSTensor(_running(functools.partial(combine, self.format), self._words, dim), self.format)
+            return LNSTensor(_without_negative_zeros(self), self.format)
+        words = _without_negative_zeros(self)
+        return LNSTensor(_running(functools.partial(combine, self.format), words, dim), self.format)
 
 
 _register_running(aten.cumsum.default, arithmetic.add)
@@ -136,12 +142,12 @@ _register_running(aten.cumprod.default, arithmetic.mul)
 @register(aten.logcumsumexp.default)
 def logcumsumexp(func, self, dim):
     if self.dim() == 0:
-        return LNSTensor(self._words.clone(), self.format)
+        return LNSTensor(_without_negative_zeros(self), self.format)
 
     def combine(a, b):
         return aten.logaddexp(LNSTensor(a, self.format), LNSTensor(b, self.format))._words
 
-    return LNSTensor(_running(combine, self._words, dim), self.format)
+    return LNSTensor(_running(combine, _without_negative_zeros(self), dim), self.format)
 
 
 register_inplace(aten.cumsum_.default, aten.cumsum.default)

@@ -91,3 +91,10 @@ def refused(func, self, *args, **kwargs):
 def is_same_size(func, self, other):
     common_format(func, self, other)
     return self.shape == other.shape
+
+
+@register(aten._has_same_storage_numel.default)
+def has_same_storage_numel(func, self, other):
+    """For forward-mode derivatives: whether a tangent is laid out as its tensor."""
+    common_format(func, self, other)
+    return func(*(x._words if isinstance(x, LNSTensor) else x for x in (self, other)))
