@@ -23,6 +23,7 @@ WITH_EXAMPLES = [
     "xlnstorch.factories",
     "xlnstorch.formats",
     "xlnstorch.observe",
+    "xlnstorch.ops._registry",
     "xlnstorch.optim",
     "xlnstorch.override",
     "xlnstorch.plot",

@@ -29,7 +29,7 @@ from .factories import (
 )
 from .formats import LNSFormat
 from .observe import FlagCounts, flags
-from .ops import float_fallbacks
+from .ops import float_fallbacks, keep_format
 from .override import (
     GaussianFunction,
     get_default_implementation_key,
@@ -74,6 +74,7 @@ __all__ = [
     "get_implementation",
     "implements",
     "implicit_conversion",
+    "keep_format",
     "lns8",
     "lns12",
     "lns16",

@@ -96,6 +96,26 @@ class LNSTensor(torch.Tensor):
         return torch.tensor(self._format.base ** (2.0**-self._format.frac_bits), dtype=torch.float64)
 
     @property
+    def grad(self) -> LNSTensor | None:
+        """The gradient that reached this leaf; where PyTorch made zeros of its own, those as LNS zeros."""
+        grad = torch.Tensor.grad.__get__(self)
+        if grad is not None and not isinstance(grad, LNSTensor):
+            words = torch.zeros(self.shape, dtype=self._format.dtype, device=self.device)
+            if not grad._is_zerotensor():
+                words = conversions.encode(self._format, grad)
+            torch.Tensor.grad.__set__(self, LNSTensor(words, self._format))
+            grad = torch.Tensor.grad.__get__(self)
+        return grad
+
+    @grad.setter
+    def grad(self, grad: LNSTensor | None) -> None:
+        torch.Tensor.grad.__set__(self, grad)
+
+    @grad.deleter
+    def grad(self) -> None:
+        torch.Tensor.grad.__set__(self, None)
+
+    @property
     def data(self) -> LNSTensor:
         """The same words outside autograd; assigning replaces them by those of a tensor of this format and shape."""
         return self.detach()

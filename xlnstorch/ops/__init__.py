@@ -7,6 +7,7 @@ from . import (  # each fills its part of the registry
     creation,
     derived,
     distances,
+    embedding,
     functions,
     indexing,
     losses,
@@ -19,7 +20,7 @@ from . import (  # each fills its part of the registry
     sampling,
     views,
 )
-from ._registry import dispatch, float_fallbacks, registered
+from ._registry import dispatch, float_fallbacks, keep_format, registered
 
 __all__ = [
     "attention",
@@ -29,9 +30,11 @@ __all__ = [
     "derived",
     "dispatch",
     "distances",
+    "embedding",
     "float_fallbacks",
     "functions",
     "indexing",
+    "keep_format",
     "losses",
     "matmul",
     "ordering",

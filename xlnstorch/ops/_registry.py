@@ -6,7 +6,9 @@ Nothing is ever computed in float instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -161,9 +163,33 @@ def operands(func: Operator, *xs: Any) -> tuple[LNSFormat, list[torch.Tensor]]:
     return format, [words_of(format, x, device) for x in xs]
 
 
+_keeping = contextvars.ContextVar("keep_format", default=False)
+
+
+@contextlib.contextmanager
+def keep_format() -> Iterator[None]:
+    """Let casts of LNSTensors to other float dtypes do nothing inside the block, instead of raising.
+
+    For code that casts on its way, such as ``torch.optim.Muon`` (to bfloat16) or layers that normalise in float32: the
+    computation stays in the format, with its precision.
+
+    Examples
+    --------
+    >>> import torch, xlnstorch
+    >>> with xlnstorch.keep_format():
+    ...     xlnstorch.ones(2, format=xlnstorch.lns16).to(torch.float32)
+    lnstensor([1., 1.], format=lns16)
+    """
+    token = _keeping.set(True)
+    try:
+        yield
+    finally:
+        _keeping.reset(token)
+
+
 def only_float64(func: Operator, self: LNSTensor, dtype: torch.dtype | None) -> None:
     """Refuse to give the result of an operation another dtype than the one that LNSTensors report."""
-    if dtype not in (None, torch.float64):
+    if dtype not in (None, torch.float64) and not (dtype.is_floating_point and _keeping.get()):
         raise NotImplementedError(
             f"{func} cannot give {self.format} the dtype {dtype}; x.decode().to({dtype}) gives its values, and "
             f"xlnstorch.to_float(model, {dtype}) converts a whole model"

@@ -26,7 +26,7 @@ def _keys(func, *xs):
     return format, words, [arithmetic.compare_key(format, w) for w in words]
 
 
-def _comparable(format, x, device):
+def comparable(format, x, device):
     """Return keys of an operand, and where it is NaN. Infinities, which no word has, lie beyond every word."""
     if isinstance(x, LNSTensor):
         return arithmetic.compare_key(format, x._words), False
@@ -50,7 +50,7 @@ def _register_relation(name, relation):
     def handler(func, self, other):
         format = common_format(func, self, other)
         device = self.device if isinstance(self, LNSTensor) else other.device
-        (a, nan_a), (b, nan_b) = (_comparable(format, x, device) for x in (self, other))
+        (a, nan_a), (b, nan_b) = (comparable(format, x, device) for x in (self, other))
         # As with floats: NaN is unequal to everything, and in no order with anything.
         unordered = nan_a | nan_b
         return relation(a, b) | unordered if relation is operator.ne else relation(a, b) & ~torch.as_tensor(unordered)
@@ -85,6 +85,8 @@ def maximum_out(func, self, other, *, out):
     aten.clamp_min.Tensor,
 )
 def clamp(func, self, min=None, max=None):
+    if min is None and max is None:
+        raise RuntimeError("clamp takes a min, a max or both, not neither")
     # As torch: where min exceeds max, max wins.
     result = self if min is None else maximum(func, self, min)
     return result if max is None else minimum(func, result, max)
@@ -107,11 +109,11 @@ def always(func, self):
 
 @register(aten.where.self, prims.where.default)
 def where(func, condition, self, other):
-    # What is not taken may be what no word is, a NaN for one.
+    # What is not taken may be what no word is, a NaN for one. What requires grad still does, and is refused.
     if not isinstance(self, LNSTensor):
-        self = torch.where(condition, self, 0)
+        self = torch.where(condition, self, 0).requires_grad_(self.requires_grad)
     if not isinstance(other, LNSTensor):
-        other = torch.where(condition, 0, other)
+        other = torch.where(condition, 0, other).requires_grad_(other.requires_grad)
     format, (a, b) = operands(func, self, other)
     return LNSTensor(torch.where(condition, a, b), format)
 

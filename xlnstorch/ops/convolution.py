@@ -30,6 +30,11 @@ class _Geometry:
             tuple(v) * rank if len(v) == 1 else tuple(v) for v in (stride, padding, dilation)
         )
         self.groups = groups
+        if min(self.stride) < 1 or min(self.dilation) < 1 or min(self.padding) < 0:
+            raise RuntimeError(
+                "a convolution takes a positive stride and dilation and no negative padding, "
+                f"not {self.stride}, {self.dilation} and {self.padding}"
+            )
 
     def output_size(self, size) -> tuple[int, ...]:
         """Return the spatial size of the convolution of an input of spatial `size`."""
@@ -54,7 +59,7 @@ class _Geometry:
 
     def _matrix(self, weight: torch.Tensor) -> torch.Tensor:
         """Return (groups, outputs, channels · kernel) of a weight (groups · outputs, channels, …)."""
-        return weight.reshape(self.groups, weight.shape[0] // self.groups, -1)
+        return weight.reshape(self.groups, weight.shape[0] // self.groups, math.prod(weight.shape[1:]))
 
     def correlate(self, x: torch.Tensor, weight: torch.Tensor, out) -> torch.Tensor:
         """Return the convolution without bias, (N, groups · outputs, *out)."""
@@ -65,7 +70,7 @@ class _Geometry:
     def adjoint(self, y: torch.Tensor, weight: torch.Tensor, size) -> torch.Tensor:
         """Return the transposed convolution of y (N, groups · outputs, …), of the spatial `size`."""
         format, count = self.format, y.shape[0]
-        y_matrix = y.reshape(count, self.groups, y.shape[1] // self.groups, -1)
+        y_matrix = y.reshape(count, self.groups, y.shape[1] // self.groups, math.prod(y.shape[2:]))
         terms = format.accumulator.matmul(format, self._matrix(weight).mT.unsqueeze(0), y_matrix)
         terms = terms.reshape(count, self.groups * weight.shape[1], *self.kernel, *y.shape[2:])
         total = torch.zeros(
@@ -86,9 +91,9 @@ class _Geometry:
     def weight_gradient(self, x: torch.Tensor, y: torch.Tensor, shape) -> torch.Tensor:
         """Return the derivative by the weight for an input x and gradients y of the convolution's output."""
         windows = self._windows(x, y.shape[2:])
-        windows = windows.permute(1, 0, 3, 2).reshape(self.groups, -1, windows.shape[2])
-        y = y.reshape(y.shape[0], self.groups, y.shape[1] // self.groups, -1)
-        y = y.permute(1, 2, 0, 3).reshape(self.groups, y.shape[2], -1)
+        windows = windows.permute(1, 0, 3, 2).flatten(1, 2)
+        y = y.reshape(y.shape[0], self.groups, y.shape[1] // self.groups, math.prod(y.shape[2:]))
+        y = y.permute(1, 2, 0, 3).flatten(2)
         return self.format.accumulator.matmul(self.format, y, windows).reshape(shape)
 
 
@@ -101,9 +106,17 @@ def convolution(func, input, weight, bias, stride, padding, dilation, transposed
         raise RuntimeError(
             f"{func}: a weight of shape {tuple(w.shape)} in {groups} groups does not fit an input of {tuple(x.shape)}"
         )
+    outputs = w.shape[1] * groups if transposed else w.shape[0]
+    if bias is not None and b[0].shape != (outputs,):
+        raise RuntimeError(f"{func}: a bias of shape {tuple(b[0].shape)} does not fit {outputs} output channels")
     geometry = _Geometry(format, w, stride, padding, dilation, groups)
     if transposed:
-        extra = tuple(output_padding) * (x.dim() - 2) if len(output_padding) == 1 else output_padding
+        extra = tuple(output_padding) * (x.dim() - 2) if len(output_padding) == 1 else tuple(output_padding)
+        if any(e >= max(s, d) for e, s, d in zip(extra, geometry.stride, geometry.dilation, strict=True)):
+            raise RuntimeError(
+                f"output_padding must be smaller than the stride {geometry.stride} or the dilation "
+                f"{geometry.dilation}, not {extra}"
+            )
         size = [
             (n - 1) * s - 2 * p + d * (k - 1) + e + 1
             for n, s, p, d, k, e in zip(

@@ -117,6 +117,7 @@ def multilabel_margin_loss_backward(func, grad_output, self, target, reduction, 
 @register(aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_backward.default)
 def grid_sampler_backward(func, grad_output, input, grid, interpolation, padding, align_corners, output_mask):
     forward = parts_of(aten.grid_sampler_2d.default if input.dim() == 4 else aten.grid_sampler_3d.default)
+    input, grid = sampling.in_one_format(func, input, grid)
     return derivative(lambda x, y: forward(x, y, interpolation, padding, align_corners), [input, grid], [grad_output])
 
 

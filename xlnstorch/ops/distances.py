@@ -24,7 +24,13 @@ def vector_norm(func, self, ord=2, dim=None, keepdim=False, *, dtype=None):
         return aten.sum.dim_IntList(aten.abs(self), dims, keepdim)
     powers = aten.pow.Tensor_Scalar(self if ord == 2 else aten.abs(self), ord)
     total = aten.sum.dim_IntList(powers, dims, keepdim)
-    return aten.sqrt(total) if ord == 2 else aten.pow.Tensor_Scalar(total, 1 / ord)
+    if ord == 2:
+        return aten.sqrt(total)
+    norm = aten.pow.Tensor_Scalar(total, 1 / ord)
+    if ord > 0:
+        return norm
+    # A zero makes the sum of negative powers infinite and its root zero; saturation would stop short of that.
+    return aten.masked_fill(norm, aten.any.dims(aten.eq(self, 0), dims, keepdim), 0)
 
 
 def _norm(difference: LNSTensor, p: float) -> LNSTensor:

@@ -8,6 +8,7 @@ from .. import arithmetic, conversions
 from ..formats import LNSFormat
 from ..tensor import LNSTensor
 from ._registry import aten, operands, register, register_inplace
+from .pointwise import scaled
 
 
 def _add_at(
@@ -50,8 +51,9 @@ def index_put(func, self, indices, values, accumulate=False):
 
 @register(aten.index_add.default)
 def index_add(func, self, dim, index, source, alpha=1):
-    format, (words, added) = operands(func, self, source * alpha if alpha != 1 else source)
-    return LNSTensor(_add_at(format, words, _positions(words).index_select(dim, index), added), format)
+    format, (words, added) = operands(func, self, source)
+    where = _positions(words).index_select(dim, index)
+    return LNSTensor(_add_at(format, words, where, scaled(format, added, alpha)), format)
 
 
 @register(aten.scatter_add.default)
@@ -66,7 +68,7 @@ def put(func, self, index, source, accumulate=False):
     format, (words, values) = operands(func, self, source)
     if not accumulate:
         return LNSTensor(func(words, index, values), format)
-    where = torch.where(index < 0, index + words.numel(), index)
+    where = _positions(words).take(index)  # takes negative indices, and refuses those that are out of range
     return LNSTensor(_add_at(format, words, where, values.reshape(index.shape)), format)
 
 
@@ -92,6 +94,10 @@ def as_strided_scatter(func, self, src, size, stride, storage_offset=None):
 
 def _reduce_at(format: LNSFormat, words, where, source, reduce: str, include_self: bool):
     """Return `words` with the elements of `source` combined into those whose flat indices `where` has."""
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"reduce must be 'sum', 'prod', 'mean', 'amax' or 'amin', not {reduce!r}")
+    if where.shape != source.shape:
+        raise RuntimeError(f"shape mismatch: {tuple(source.shape)} cannot be combined at {tuple(where.shape)} elements")
     positions, values = where.reshape(-1), source.reshape(-1)
     flat = words.reshape(-1).clone()
     hits = torch.zeros(flat.shape, dtype=torch.int64, device=flat.device)
@@ -127,6 +133,8 @@ def scatter_reduce(func, self, dim, index, src, reduce, *, include_self=True):
 @register(aten.index_reduce.default)
 def index_reduce(func, self, dim, index, source, reduce, *, include_self=True):
     format, (words, values) = operands(func, self, source)
+    if reduce == "sum":
+        raise RuntimeError("reduce must be 'prod', 'mean', 'amax' or 'amin', not 'sum'; index_add sums")
     if self.dim() == 0:
         flat = index_reduce(
             func, self[None], 0, index.reshape(-1), source.reshape(-1), reduce, include_self=include_self

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch.utils._pytree import tree_map
 
 from .. import arithmetic
 from ..tensor import LNSTensor
-from ._registry import aten, common_format, operands, register
-from .comparison import from_key
+from ._registry import aten, common_format, register
+from .comparison import comparable, from_key
 
 
 def _order(x: LNSTensor) -> torch.Tensor:
@@ -77,9 +79,15 @@ def max_pool_backward(func, grad_output, self, *args, **kwargs):
 
 
 def _two_orders(func, a, b):
-    """Return the orders of two operands, of which one may be plain."""
-    format, (x, y) = operands(func, a, b)
-    return tuple(arithmetic.compare_key(format, words).to(torch.float64) for words in (x, y))
+    """Return the orders of two operands, of which one may be plain, with infinities and NaN where torch has them."""
+    format = common_format(func, a, b)
+    device = a.device if isinstance(a, LNSTensor) else b.device
+
+    def order(x):
+        key, nan = comparable(format, x, device)
+        return torch.where(torch.as_tensor(nan, device=device), math.nan, key.to(torch.float64))
+
+    return order(a), order(b)
 
 
 @register(aten.searchsorted.Tensor)
@@ -132,6 +140,7 @@ def truth(x):
     aten.count_nonzero.dim_IntList,
 )
 def by_truth(func, self, *args, **kwargs):
+    common_format(func, self, *args)
     return func(truth(self), *(truth(x) if isinstance(x, torch.Tensor) else x for x in args), **kwargs)
 
 

@@ -52,6 +52,8 @@ def div(func, self, other):
 
 @register(aten.div.Tensor_mode, aten.div.Scalar_mode)
 def div_mode(func, self, other, *, rounding_mode):
+    if rounding_mode not in (None, "floor", "trunc"):
+        raise RuntimeError(f"rounding_mode must be None, 'trunc' or 'floor', not {rounding_mode!r}")
     quotient = div(func, self, other)
     if rounding_mode is None:
         return quotient
@@ -144,10 +146,11 @@ def signbit(func, self):
 
 @register(aten.copysign.Tensor, aten.copysign.Scalar)
 def copysign(func, self, other):
+    format, (a, _) = operands(func, self, other)
     # The sign that a plain zero may have is not kept by any word, so it is read before.
-    negative = torch.signbit(other) if isinstance(other, torch.Tensor) else math.copysign(1.0, other) < 0
-    size = abs(func, self)
-    return where_words(negative, neg(func, size), size)
+    negative = torch.signbit(torch.as_tensor(other, device=None if isinstance(other, torch.Tensor) else a.device))
+    _, field = format.unpack(a)
+    return LNSTensor(format.pack(negative & (field != 0), field), format)
 
 
 @register(aten.frexp.Tensor)

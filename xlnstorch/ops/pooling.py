@@ -1,4 +1,7 @@
-"""Average pooling, and padding: each mean is the sum over a window, in its order, divided by the count."""
+"""Average pooling, and padding: each mean is the sum over a window, in its order, divided by the count.
+
+Padding counts as zeros among a window's terms.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +60,7 @@ def adaptive_avg_pool(func, self, output_size):
     rank = len(output_size)
     first = self.dim() - rank
     windows, counts = self, torch.ones((), dtype=torch.int64, device=self.device)
+    beyond = torch.zeros((), dtype=torch.bool, device=self.device)
     for d, n in enumerate(output_size):
         size = self.shape[first + d]
         cells = torch.arange(n, device=self.device)
@@ -66,9 +70,12 @@ def adaptive_avg_pool(func, self, output_size):
         longest = int(length.max()) if n else 1
         offsets = torch.arange(longest, device=self.device)
         index = (start.unsqueeze(-1) + offsets).clamp(max=size - 1)
-        # Windows differ in length: what is beyond the end of one counts as zero, and changes no sum.
-        beyond = offsets >= length.unsqueeze(-1)
         windows = windows.index_select(first + d, index.reshape(-1)).unflatten(first + d, (n, longest))
-        shape = [n if i == first + d else longest if i == first + d + 1 else 1 for i in range(windows.dim())]
-        windows = windows.masked_fill(beyond.reshape(shape), 0).movedim(first + d + 1, -1)
-    return windows.sum(tuple(range(-rank, 0))) / counts
+        windows = windows.movedim(first + d + 1, -1)
+        shape = [1] * (2 * rank)
+        shape[d], shape[rank + d] = n, longest
+        beyond = beyond | (offsets >= length.unsqueeze(-1)).reshape(shape)
+    # Windows differ in length: what is beyond the end of one counts as zero and comes last, where it changes no sum.
+    windows, beyond = windows.masked_fill(beyond, 0).flatten(-rank), beyond.flatten(-rank)
+    order = beyond.to(torch.int8).argsort(-1, stable=True)
+    return windows.gather(-1, order.expand(windows.shape)).sum(-1) / counts

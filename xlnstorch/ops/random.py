@@ -46,6 +46,7 @@ def drawn(func, *args, **kwargs):
     aten.uniform_.default,
 )
 def drawn_in_place(func, self, *args, **kwargs):
+    common_format(func, self, *args)
     values = func(torch.empty(self.shape, dtype=torch.float64, device=self.device), *map(_value, args), **kwargs)
     only_lns(func, self)._words.copy_(conversions.encode(self.format, values))
     return self

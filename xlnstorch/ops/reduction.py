@@ -119,6 +119,7 @@ def prod_all(func, self, *, dtype=None):
 @register(aten.prod.dim_int)
 def prod(func, self, dim, keepdim=False, *, dtype=None):
     only_float64(func, self, dtype)
+    reduction_dims(self.shape, (dim,))  # refuses what is no dimension
     if self.dim() == 0:
         return LNSTensor(_without_negative_zeros(self), self.format)
     words = _product_words(self.format, _without_negative_zeros(self), dim)
@@ -129,6 +130,7 @@ def _register_running(operator, combine) -> None:
     @register(operator)
     def handler(func, self, dim, *, dtype=None):
         only_float64(func, self, dtype)
+        reduction_dims(self.shape, (dim,))
         if self.dim() == 0:
             return LNSTensor(_without_negative_zeros(self), self.format)
         words = _without_negative_zeros(self)
@@ -141,6 +143,7 @@ _register_running(aten.cumprod.default, arithmetic.mul)
 
 @register(aten.logcumsumexp.default)
 def logcumsumexp(func, self, dim):
+    reduction_dims(self.shape, (dim,))
     if self.dim() == 0:
         return LNSTensor(_without_negative_zeros(self), self.format)
 

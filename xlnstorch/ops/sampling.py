@@ -10,7 +10,7 @@ import itertools
 import torch
 
 from ..tensor import LNSTensor
-from ._registry import aten, common_format, register
+from ._registry import aten, common_format, register, words_of
 
 
 def _index(x: LNSTensor) -> torch.Tensor:
@@ -48,16 +48,22 @@ def _taken(input: LNSTensor, index: list[torch.Tensor]) -> LNSTensor:
     for i, size in zip(index, sizes, strict=True):
         flat = flat * size + i.clamp(0, size - 1)
     count, channels = input.shape[:2]
-    places = flat.reshape(count, 1, -1).expand(count, channels, -1)
+    places = flat.flatten(1).unsqueeze(1).expand(count, channels, -1)
     elements = input.flatten(2).gather(2, places).reshape(count, channels, *flat.shape[1:])
     return elements.masked_fill(~inside.unsqueeze(1), 0)
 
 
+def in_one_format(func, *xs) -> list[LNSTensor]:
+    """Return operands of which one may be plain as LNSTensors, which those of them that are already stay."""
+    format = common_format(func, *xs)
+    return [x if isinstance(x, LNSTensor) else LNSTensor(words_of(format, x), format) for x in xs]
+
+
 @register(aten.grid_sampler_2d.default, aten.grid_sampler_3d.default)
 def grid_sampler(func, input, grid, interpolation_mode, padding_mode, align_corners):
-    format = common_format(func, input, grid)
+    input, grid = in_one_format(func, input, grid)
     if interpolation_mode == 2:
-        raise NotImplementedError(f"{func} with bicubic interpolation has no LNS implementation ({format})")
+        raise NotImplementedError(f"{func} with bicubic interpolation has no LNS implementation ({input.format})")
     # The grid names the last dimension first.
     positions = [
         _position(x, size, padding_mode, align_corners)
