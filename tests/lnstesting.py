@@ -32,6 +32,17 @@ def add(format, *terms):
     return functools.reduce(functools.partial(arithmetic.add, format), terms)
 
 
+def summed(format, terms):
+    """Return the words of a sum in the order of the format's accumulator."""
+    terms = list(terms)
+    if format.accumulator.order == "sequential":
+        return add(format, *terms)
+    while len(terms) > 1:
+        pairs = [arithmetic.add(format, x, y) for x, y in zip(terms[::2], terms[1::2], strict=False)]
+        terms = pairs + terms[2 * len(pairs) :]
+    return terms[0]
+
+
 def check(result, format, words):
     """Assert that a result is an LNSTensor of exactly these words."""
     assert type(result) is LNSTensor

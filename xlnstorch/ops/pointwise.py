@@ -12,11 +12,6 @@ from ..tensor import LNSTensor
 from ._registry import aten, operands, prims, register, register_inplace, words_of
 
 
-def where_words(condition, a: LNSTensor, b: LNSTensor) -> LNSTensor:
-    """Return the words of `a` where `condition`, else those of `b`, of the same format."""
-    return LNSTensor(torch.where(torch.as_tensor(condition), a._words, b._words), a.format)
-
-
 def scaled(format, words, alpha):
     """Return ``alpha * words``: alpha is encoded, and ±1 costs nothing."""
     if alpha == 1:
@@ -177,7 +172,7 @@ def relu(func, self):
 
 @register(aten.softshrink_backward.default, aten.hardshrink_backward.default)
 def shrink_backward(func, grad_output, self, lambd):
-    return where_words(aten.le(abs(func, self), lambd), aten.zeros_like(grad_output), grad_output)
+    return aten.masked_fill(grad_output, aten.le(abs(func, self), lambd), 0)
 
 
 @register(aten.threshold_backward.default)

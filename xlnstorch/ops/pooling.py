@@ -77,5 +77,5 @@ def adaptive_avg_pool(func, self, output_size):
         beyond = beyond | (offsets >= length.unsqueeze(-1)).reshape(shape)
     # Windows differ in length: what is beyond the end of one counts as zero and comes last, where it changes no sum.
     windows, beyond = windows.masked_fill(beyond, 0).flatten(-rank), beyond.flatten(-rank)
-    order = beyond.to(torch.int8).argsort(-1, stable=True)
+    order = beyond.to(torch.int8).argsort(dim=-1, stable=True)
     return windows.gather(-1, order.expand(windows.shape)).sum(-1) / counts
