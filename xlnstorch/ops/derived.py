@@ -80,7 +80,7 @@ for _name in [
 def _register_with_input(name: str) -> None:
     forward = parts_of(getattr(aten, name).default)
 
-    @register(getattr(aten, f"{name.removesuffix('_forward')}_backward").default)
+    @register(getattr(aten, f"{name}_backward").default)
     def backward(func, grad_output, self, *args, **kwargs):
         (gradient,) = derivative(lambda x: forward(x, *args, **kwargs), [self], [grad_output])
         return gradient
