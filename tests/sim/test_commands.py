@@ -131,12 +131,18 @@ def test_a_reader_that_leaves_is_not_a_failed_check():
     assert err == ""
 
 
+def _heed_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.sim
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_an_interrupted_simulation_ends_at_once_with_all_its_processes(name, tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     arguments = ("verify", "multiply", "--format", "lns8", "--stimulus", "random", "--vectors", "2000000")
-    with lns(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    # A shell that runs the tests in the background has interrupts ignored, and what is ignored is inherited.
+    with lns(*arguments, **pipes, env=environment, preexec_fn=_heed_interrupts) as process:
         deadline = time.monotonic() + 120
         while not list(tmp_path.glob("lns-verify-*/progress")):
             assert time.monotonic() < deadline
