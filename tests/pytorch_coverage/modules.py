@@ -67,3 +67,23 @@ def _run(outcome: Outcome, info, sample, training: bool) -> None:
 
     slack, floor, _ = LOOSER.get(info.name, (1.0, 0.0, ""))
     run_both(outcome, compute, arguments, slack, floor)
+    if outcome.forward == "pass":
+        outcome.note("forward", _without_autograd(compute, arguments))
+
+
+def _without_autograd(compute, arguments) -> str:
+    """Tell whether the words are the same where PyTorch takes other ways, since nobody will want a gradient."""
+
+    def words():
+        torch.manual_seed(1)
+        return [x._words if isinstance(x, LNSTensor) else x for x in tree_leaves(compute(arguments))]
+
+    try:
+        with_autograd = words()
+        for mode in (torch.no_grad, torch.inference_mode):
+            with mode():
+                if not all(map(torch.equal, with_autograd, words())):
+                    return f"wrong: other words under {mode.__name__}"
+    except Exception as error:
+        return verdict(error)
+    return "pass"

@@ -69,12 +69,17 @@ def multi_head_attention(
     average_attn_weights=True,
     mask_type=None,
 ):
-    # The kernel takes batches first and a mask of what to leave out: (L, L), (N, L), or (N, heads, L, L), by its type.
-    if mask is not None and mask_type == 1:
+    # Without autograd PyTorch takes this kernel, else the function below, so that both have the same words. The kernel
+    # has the batch first, and one mask: (N, L) of keys where its type is 1, else (L, L) or (N or 1, heads, L, L).
+    key_padding = None
+    if mask_type == 1:
         key_padding, mask = mask, None
-    else:
-        key_padding = None
-    query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+    elif mask is not None and mask.dim() == 4:
+        mask = mask.expand(len(query), num_head, -1, -1).flatten(0, 1)
+    given = query, key, value
+    query = query.transpose(0, 1).contiguous()
+    key = query if given[1] is given[0] else key.transpose(0, 1).contiguous()
+    value = key if given[2] is given[1] else value.transpose(0, 1).contiguous()
     output, weights = torch.nn.functional.multi_head_attention_forward(
         query,
         key,

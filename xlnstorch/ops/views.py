@@ -9,6 +9,14 @@ from ..tensor import LNSTensor
 from ._registry import aten, common_format, operands, prims, register, register_inplace
 
 
+def _of_its_kind(self: LNSTensor, words: torch.Tensor) -> LNSTensor:
+    """Return the tensor of these words; in inference mode too, a view of an ordinary tensor is an ordinary one."""
+    if not torch.is_inference_mode_enabled() or self.is_inference():
+        return LNSTensor(words, self.format)
+    with torch.inference_mode(False):
+        return LNSTensor(words, self.format)
+
+
 @register(
     aten.alias.default,
     prims.broadcast_in_dim.default,
@@ -44,12 +52,12 @@ from ._registry import aten, common_format, operands, prims, register, register_
     aten._unsafe_view.default,
 )
 def same_on_words(func, self, *args, **kwargs):
-    return LNSTensor(func(self._words, *args, **kwargs), self.format)
+    return _of_its_kind(self, func(self._words, *args, **kwargs))
 
 
 @register(aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int)
 def several_views(func, self, *args, **kwargs):
-    return [LNSTensor(words, self.format) for words in func(self._words, *args, **kwargs)]
+    return [_of_its_kind(self, words) for words in func(self._words, *args, **kwargs)]
 
 
 @register(aten.cat.default, aten.stack.default)
