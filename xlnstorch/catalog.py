@@ -50,7 +50,7 @@ CATALOG: dict[str, LNSFormat] = {
 _SOFTWARE_LOG_BITS = 52
 
 
-def software_format(f: int) -> LNSFormat:
+def software_format(f: int = 23) -> LNSFormat:
     """Return the format of the xlnstorch packages' ``f=``: `f` fraction bits in a 52-bit log field, held in int64."""
     if isinstance(f, bool) or not isinstance(f, int):
         raise TypeError(f"f must be an integer, not {f!r}")

@@ -20,7 +20,6 @@ from .tensor import LNSTensor, _Convert, _Encode
 
 __all__ = ["align_lnstensor_bases", "format_lnstensor_operands", "from_xlns", "implicit_conversion", "to_xlns"]
 
-_DEFAULT_F = 23
 _XLNS_ZERO = -(2**63)
 
 # Bases and formats ----------------------------------------------------------------------------------------------------
@@ -58,7 +57,7 @@ def align_lnstensor_bases(
     if base is not None and format is not None:
         raise ValueError("only one of base and format may be given")
     if format is None:
-        format = software_format(_DEFAULT_F) if base is None else format_from_base(base)
+        format = software_format() if base is None else format_from_base(base)
     for tensor in tensors:
         if tensor is not None and not isinstance(tensor, LNSTensor):
             raise TypeError(f"tensors must be LNSTensors, not {type(tensor).__name__}")
@@ -75,7 +74,7 @@ def format_lnstensor_operands(*operands: Any, base: Any = None) -> tuple[LNSTens
 
     first = next((x for x in operands if isinstance(x, LNSTensor)), None)
     if base is not None or first is None:
-        format = software_format(_DEFAULT_F) if base is None else format_from_base(base)
+        format = software_format() if base is None else format_from_base(base)
     else:
         format = first.format
     return tuple(x if x is None else lnstensor(x, format=format, detach=False) for x in operands)

@@ -18,7 +18,7 @@ __all__ = ["LNS_ZERO", "decode", "decode_fixed", "encode", "encode_fixed", "pack
 LNS_ZERO = -(2**53) | 1
 
 # A logarithm of this many units is out of the range of every format, and far from the ends of int64.
-_LOG_LIMIT = 1 << 60
+LOG_LIMIT = 1 << 60
 
 # Digits of the significand, exponent of the smallest number, exponent of the largest, and a dtype for the bits.
 _NARROW = {
@@ -57,7 +57,7 @@ def encode(format: LNSFormat, values: torch.Tensor) -> torch.Tensor:
     magnitude = values.abs()
     infinite, zero = torch.isinf(magnitude), magnitude == 0
     log = format.scale.log(torch.where(infinite | zero, 1.0, magnitude))
-    log = torch.where(infinite, _LOG_LIMIT, torch.where(zero, -_LOG_LIMIT, log))
+    log = torch.where(infinite, LOG_LIMIT, torch.where(zero, -LOG_LIMIT, log))
     return words_from_log(format, values < 0, log)
 
 
@@ -94,7 +94,7 @@ def encode_fixed(format: LNSFormat, integers: torch.Tensor, frac_bits: int) -> t
     zero = magnitude == 0
     log = format.scale.log(torch.where(zero, 1.0, magnitude), rest if bool(rest.any()) else None)
     negative = integers < 0 if integers.dtype in _SIGNED else torch.zeros_like(zero)
-    return words_from_log(format, negative, torch.where(zero, -_LOG_LIMIT, log))
+    return words_from_log(format, negative, torch.where(zero, -LOG_LIMIT, log))
 
 
 def _fixed_bits(frac_bits: int) -> int:
@@ -117,7 +117,7 @@ def _magnitude(integers: torch.Tensor) -> DoubleDouble:
 
 def words_from_log(format: LNSFormat, sign: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
     """Return the words with these signs and int64 logarithms e; above the range saturate, below it flush."""
-    field = log.clamp(-_LOG_LIMIT, _LOG_LIMIT) + format.bias
+    field = log.clamp(-LOG_LIMIT, LOG_LIMIT) + format.bias
     words, _ = arithmetic.fit(format, sign, field, torch.zeros_like(sign))
     return words
 
@@ -249,7 +249,7 @@ def rescale(format: LNSFormat, words: torch.Tensor, other: LNSFormat) -> torch.T
     sign, field = format.unpack(words)
     zero = field == 0
     log = format.scale.rescale(torch.where(zero, 0, field - format.bias), other.scale)
-    return words_from_log(other, sign, torch.where(zero, -_LOG_LIMIT, log))
+    return words_from_log(other, sign, torch.where(zero, -LOG_LIMIT, log))
 
 
 def pack(format: LNSFormat, words: torch.Tensor) -> torch.Tensor:
@@ -277,13 +277,13 @@ def unpack(format: LNSFormat, packed: torch.Tensor) -> torch.Tensor:
         if bool(bad.any()):
             raise ValueError(f"packed LNS values must be integers within ±2**53, not {float(packed[bad][0])}")
         packed = packed.to(torch.int64)
-    return words_from_log(format, (packed & 1).bool(), torch.where(packed <= LNS_ZERO, -_LOG_LIMIT, packed >> 1))
+    return words_from_log(format, (packed & 1).bool(), torch.where(packed <= LNS_ZERO, -LOG_LIMIT, packed >> 1))
 
 
 def encode_scalar(format: LNSFormat, value: float) -> int:
     """Return the word, as torch holds it, nearest to one Python number; see :func:`encode`."""
     if isinstance(value, int) and abs(value) > 2**53:
-        log = min(format.scale.log_exact(Fraction(abs(value))), _LOG_LIMIT)
+        log = min(format.scale.log_exact(Fraction(abs(value))), LOG_LIMIT)
         return int(words_from_log(format, torch.tensor(value < 0), torch.tensor(log)))
     if isinstance(value, float) and math.isnan(value):
         raise ValueError(f"{format} has no word for NaN")

@@ -20,6 +20,7 @@ import torch
 
 from . import conversions
 from .arithmetic import fit
+from .conversions import LOG_LIMIT
 from .formats import LNSFormat
 from .observe import report
 from .rounding import nearest_integer
@@ -27,7 +28,6 @@ from .rounding import nearest_integer
 __all__ = ["Function", "apply", "rational_words", "real_power"]
 
 _MOVE = 2.0**-50  # more than the relative error of an argument in float64, see _values
-_FAR = 1 << 60  # a logarithm out of the range of every format
 _LARGEST = 2.0**1000  # arguments beyond, or below the inverse, are left to balls
 _PRECISION = 1 << 13  # where so many bits do not tell a value from zero, it is outside the domain
 
@@ -106,7 +106,7 @@ def apply(function: Function, format: LNSFormat, *operands: torch.Tensor) -> tor
     narrow = (format.max_field - format.bias) * format.scale._ln_unit < 1000 * math.log(2.0)
     settled |= invalid | pole | (infinite & narrow)
     sign = estimate < 0
-    log = torch.where(infinite, _FAR, torch.where(settled, rounded, -_FAR))
+    log = torch.where(infinite, LOG_LIMIT, torch.where(settled, rounded, -LOG_LIMIT))
     of_zero = functools.reduce(torch.logical_and, [format.unpack(words)[1] == 0 for words in operands])
     zero = invalid | ((estimate == 0) & ((error == 0) | of_zero))
     if function.zeros is not None:
@@ -125,7 +125,7 @@ def apply(function: Function, format: LNSFormat, *operands: torch.Tensor) -> tor
         sign, log = sign.masked_scatter(slow, negative.bool()), log.masked_scatter(slow, nearest)
         invalid = invalid.masked_scatter(slow, unknown.bool())
         zero = zero.masked_scatter(slow, (vanishes | unknown).bool())
-    result, flags = fit(format, sign, log.clamp(-_FAR, _FAR) + format.bias, zero)
+    result, flags = fit(format, sign, log.clamp(-LOG_LIMIT, LOG_LIMIT) + format.bias, zero)
     flags["overflow"] = flags["overflow"] & ~pole
     report(function.name, format, tuple(operands), result, invalid=invalid, zero_divide=pole, **flags)
     return result
@@ -259,9 +259,9 @@ def _decide(function: Function, format: LNSFormat, words: list[int], estimate: f
                     break
                 ceiling = value.abs_upper()
                 if ceiling.is_finite() and ceiling.log() / format.scale._arb_unit() < -format.bias - 2:
-                    return False, False, False, -_FAR  # below every word, whatever its sign
+                    return False, False, False, -LOG_LIMIT  # below every word, whatever its sign
             elif math.isinf(estimate) and precision >= 1024:
-                return estimate < 0, False, False, _FAR  # more than a ball can hold
+                return estimate < 0, False, False, LOG_LIMIT  # more than a ball can hold
         precision *= 2
     else:
         return False, False, True, 0
@@ -271,8 +271,8 @@ def _decide(function: Function, format: LNSFormat, words: list[int], estimate: f
 
     with flint.ctx.workprec(precision):
         size = log()
-        if size.is_finite() and abs(size) > _FAR:
-            return negative, False, False, _FAR if size > 0 else -_FAR
+        if size.is_finite() and abs(size) > LOG_LIMIT:
+            return negative, False, False, LOG_LIMIT if size > 0 else -LOG_LIMIT
     try:
         return negative, False, False, nearest_integer(log)
     except ArithmeticError:  # the enclosure does not shrink
@@ -317,8 +317,8 @@ def real_power(format: LNSFormat, base: torch.Tensor, exponent: torch.Tensor, wo
     product = log.to(torch.float64) * value
     rounded = torch.round(product)
     settled = 0.5 - (product - rounded).abs() > product.abs() * 2.0**-50
-    settled |= product.abs() > float(_FAR)
-    nearest = rounded.clamp(-float(_FAR), float(_FAR)).to(torch.int64).reshape(-1)
+    settled |= product.abs() > float(LOG_LIMIT)
+    nearest = rounded.clamp(-float(LOG_LIMIT), float(LOG_LIMIT)).to(torch.int64).reshape(-1)
     for i in (~settled).reshape(-1).nonzero().reshape(-1).tolist():
         nearest[i] = _nearest_product(format, int(log.reshape(-1)[i]), exponent.reshape(-1)[i], words)
     zero, one = field == 0, value == 0

@@ -29,8 +29,6 @@ __all__ = [
     "zeros_like",
 ]
 
-DEFAULT_F = 23
-
 
 def _choose_format(f: int | None, b: Any, format: LNSFormat | None, default: LNSFormat | None = None) -> LNSFormat:
     given = [name for name, value in (("f", f), ("b", b), ("format", format)) if value is not None]
@@ -44,7 +42,7 @@ def _choose_format(f: int | None, b: Any, format: LNSFormat | None, default: LNS
         return software_format(f)
     if b is not None:
         return format_from_base(float(b))
-    return default if default is not None else software_format(DEFAULT_F)
+    return default if default is not None else software_format()
 
 
 def lnstensor(

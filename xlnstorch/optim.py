@@ -228,8 +228,7 @@ class Mul(_Multiplicative):
         change = _scalar(group, "lr", weight.format) * grad
         if group["use_pow"]:
             return torch.exp2(-(change * torch.sign(weight)))
-        grown = 1 + torch.abs(change)
-        return torch.where(torch.sign(grad) == torch.sign(weight), 1 / grown, grown)
+        return _against(grad, weight, 1 + torch.abs(change))
 
 
 class SignMul(_Multiplicative):
@@ -278,7 +277,7 @@ class SignMul(_Multiplicative):
             state["max"] = _bound(group, weight)
         lr = _scalar(group, "lr", weight.format)
         grown = torch.exp2(lr) if group["use_pow"] else 1 + lr
-        factor = torch.where(torch.sign(grad) == torch.sign(weight), 1 / grown, grown)
+        factor = _against(grad, weight, grown)
         return torch.where(grad == 0, torch.ones_like(factor), factor)
 
 
@@ -346,6 +345,11 @@ def _state_format(p: LNSTensor, group: dict[str, Any]) -> LNSFormat:
 
 def _scalar(group: dict[str, Any], name: str, format: LNSFormat) -> LNSTensor:
     return lnstensor(float(group[name]), format=format)
+
+
+def _against(grad: LNSTensor, weight: LNSTensor, factor: LNSTensor) -> LNSTensor:
+    """Return `factor`, or its reciprocal where going against the gradient is to shrink the weight."""
+    return torch.where(torch.sign(grad) == torch.sign(weight), 1 / factor, factor)
 
 
 def _bound(group: dict[str, Any], weight: LNSTensor) -> LNSTensor:

@@ -46,6 +46,12 @@ REASONS = {
 }
 
 
+def tolerance(name: str) -> tuple[float, float]:
+    """Return the factor on an entry's tolerance, and the least size that its results are taken to have."""
+    slack, floor, _ = LOOSER.get(name, (1.0, 0.0, ""))
+    return slack, floor
+
+
 def family(name: str) -> str:
     """Return the out-of-scope family that an entry belongs to, or nothing."""
     return next((f for f, starts in FAMILIES.items() if name.startswith(starts)), "")

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from xlnstorch import LNSTensor, convert, to_float
 
-from .accepted import LOOSER
+from .accepted import tolerance
 from .comparing import WIDE, Outcome, encodable, run_both, shared, to_lns, verdict
 
 
@@ -65,8 +65,7 @@ def _run(outcome: Outcome, info, sample, training: bool) -> None:
         statistics = [buffer for _, buffer in fresh.named_buffers()]
         return result, [s for s in statistics if s.dtype == torch.float64]
 
-    slack, floor, _ = LOOSER.get(info.name, (1.0, 0.0, ""))
-    run_both(outcome, compute, arguments, slack, floor)
+    run_both(outcome, compute, arguments, *tolerance(info.name))
     if outcome.forward == "pass":
         outcome.note("forward", _without_autograd(compute, arguments))
 

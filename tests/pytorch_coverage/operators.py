@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from xlnstorch import LNSTensor
 
-from .accepted import LOOSER
+from .accepted import tolerance
 from .comparing import Outcome, encodable, run_both, shared, to_lns
 
 #: Elements of the largest operand that is run; a few samples are meant for timing kernels.
@@ -29,7 +29,6 @@ def measure(op, most: int | None = None) -> Outcome:
     """Run the samples of one entry, or `most` of them, evenly spaced; the first refusal settles it."""
     outcome = Outcome()
     torch.manual_seed(0)
-    slack, floor, _ = LOOSER.get(name_of(op), (1.0, 0.0, ""))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for sample in shared(list(op.sample_inputs("cpu", torch.float64, requires_grad=op.supports_autograd)), most):
@@ -39,7 +38,7 @@ def measure(op, most: int | None = None) -> Outcome:
                 continue
             arguments = tree_map(to_lns, given)
             if any(isinstance(x, LNSTensor) for x in tree_leaves(arguments)):
-                run_both(outcome, lambda a: op(a[0], *a[1], **a[2]), arguments, slack, floor)
+                run_both(outcome, lambda a: op(a[0], *a[1], **a[2]), arguments, *tolerance(name_of(op)))
             if outcome.forward not in (None, "pass"):
                 break
     return outcome

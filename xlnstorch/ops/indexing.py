@@ -8,6 +8,7 @@ from .. import arithmetic, conversions
 from ..formats import LNSFormat
 from ..tensor import LNSTensor
 from ._registry import aten, operands, register, register_inplace
+from .comparison import from_key
 from .pointwise import scaled
 
 
@@ -105,7 +106,7 @@ def _reduce_at(format: LNSFormat, words, where, source, reduce: str, include_sel
     if reduce in ("amax", "amin"):
         keys, new = (arithmetic.compare_key(format, w) for w in (flat, values))
         keys = keys.scatter_reduce(0, positions, new, reduce, include_self=include_self)
-        return format.pack(keys < 0, keys.abs()).reshape(words.shape)
+        return from_key(format, keys)._words.reshape(words.shape)
     if not include_self:
         flat[hits > 0] = format.bias if reduce == "prod" else 0
     combine = arithmetic.mul if reduce == "prod" else arithmetic.add

@@ -11,6 +11,7 @@ from .. import arithmetic
 from ..tensor import LNSTensor
 from ._registry import aten, common_format, register
 from .comparison import comparable, from_key
+from .random import value_of
 
 
 def _order(x: LNSTensor) -> torch.Tensor:
@@ -55,9 +56,7 @@ def by_order(func, self, *args, **kwargs):
 
 @register(aten.fractional_max_pool2d.default, aten.fractional_max_pool3d.default)
 def fractional_max_pool(func, self, kernel_size, output_size, random_samples):
-    if isinstance(random_samples, LNSTensor):
-        random_samples = random_samples.value
-    return by_order(func, self, kernel_size, output_size, random_samples)
+    return by_order(func, self, kernel_size, output_size, value_of(random_samples))
 
 
 @register(

@@ -57,7 +57,7 @@ def div_mode(func, self, other, *, rounding_mode):
 
 @register(aten.floor_divide.default, aten.floor_divide.Scalar)
 def floor_divide(func, self, other):
-    return aten.floor(div(func, self, other))
+    return div_mode(func, self, other, rounding_mode="floor")
 
 
 @register(aten.reciprocal.default)

@@ -9,7 +9,8 @@ from ..tensor import LNSTensor
 from ._registry import aten, common_format, only_lns, register
 
 
-def _value(x):
+def value_of(x):
+    """Return the numbers that an operand stands for."""
     return x.value if isinstance(x, LNSTensor) else x
 
 
@@ -28,7 +29,7 @@ def _value(x):
 def drawn(func, *args, **kwargs):
     """Draw with the decoded parameters."""
     format = common_format(func, *args)
-    values = func(*(_value(x) for x in args), **kwargs)
+    values = func(*(value_of(x) for x in args), **kwargs)
     return LNSTensor(conversions.encode(format, values), format) if values.dtype == torch.float64 else values
 
 
@@ -47,7 +48,7 @@ def drawn(func, *args, **kwargs):
 )
 def drawn_in_place(func, self, *args, **kwargs):
     common_format(func, self, *args)
-    values = func(torch.empty(self.shape, dtype=torch.float64, device=self.device), *map(_value, args), **kwargs)
+    values = func(torch.empty(self.shape, dtype=torch.float64, device=self.device), *map(value_of, args), **kwargs)
     only_lns(func, self)._words.copy_(conversions.encode(self.format, values))
     return self
 

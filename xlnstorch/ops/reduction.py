@@ -107,7 +107,7 @@ def _without_negative_zeros(x: LNSTensor) -> torch.Tensor:
 def _product_words(format: LNSFormat, words: torch.Tensor, dim: int) -> torch.Tensor:
     if words.shape[dim] == 0:
         return torch.full_like(words.sum(dim, dtype=words.dtype), format.bias)
-    return _running(functools.partial(arithmetic.mul, format), words, dim).select(dim, -1).clone()
+    return functools.reduce(functools.partial(arithmetic.mul, format), words.unbind(dim)).clone()
 
 
 @register(aten.prod.default)
@@ -137,21 +137,12 @@ def _register_running(operator, combine) -> None:
         return LNSTensor(_running(functools.partial(combine, self.format), words, dim), self.format)
 
 
+def _log_add_exp(format: LNSFormat, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return aten.logaddexp(LNSTensor(a, format), LNSTensor(b, format))._words
+
+
 _register_running(aten.cumsum.default, arithmetic.add)
 _register_running(aten.cumprod.default, arithmetic.mul)
-
-
-@register(aten.logcumsumexp.default)
-def logcumsumexp(func, self, dim):
-    reduction_dims(self.shape, (dim,))
-    if self.dim() == 0:
-        return LNSTensor(_without_negative_zeros(self), self.format)
-
-    def combine(a, b):
-        return aten.logaddexp(LNSTensor(a, self.format), LNSTensor(b, self.format))._words
-
-    return LNSTensor(_running(combine, _without_negative_zeros(self), dim), self.format)
-
-
+_register_running(aten.logcumsumexp.default, _log_add_exp)
 register_inplace(aten.cumsum_.default, aten.cumsum.default)
 register_inplace(aten.cumprod_.default, aten.cumprod.default)
