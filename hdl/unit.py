@@ -43,7 +43,8 @@ class Unit(wiring.Component):
     operations : dict
         For each operation, in the order of opcodes, its golden function: an expression of LNSTensors.
     latency : int
-        Clocks from the acceptance of operands to the result, while nothing stalls.
+        Clocks from the acceptance of operands to the result, while nothing stalls; where it depends on the format, a
+        property of the instance.
 
     Raises
     ------

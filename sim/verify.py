@@ -195,12 +195,12 @@ class _Run:
     def total(self) -> int:
         return sum(len(segment.vectors) for segment in self.segments)
 
-    def execute(self, verilog: str, progress: Callable[[int], None]) -> dict:
+    def execute(self, verilog: str, latency: int, progress: Callable[[int], None]) -> dict:
         """Build and simulate; return what the bench wrote."""
         build = self.simulator.build(verilog, self.waves.suffix if self.waves else None, lambda: progress(0))
         with tempfile.TemporaryDirectory(prefix="lns-verify-") as name:
             folder = Path(name)
-            (folder / "job.json").write_text(json.dumps(self._job()))
+            (folder / "job.json").write_text(json.dumps(self._job(latency)))
 
             def poll() -> None:
                 done = 0
@@ -217,7 +217,7 @@ class _Run:
             raise BuildFailed(f"the bench was to run {asked}, but reports {raw['segments']}")
         return raw
 
-    def _job(self) -> dict:
+    def _job(self, latency: int) -> dict:
         width = self.format.width
         payloads, expected = [], []
         for segment in self.segments:
@@ -230,7 +230,7 @@ class _Run:
         return {
             "seed": self.seed,
             "width": 2 * width + (len(self.unit.operations) - 1).bit_length(),
-            "latency": self.unit.latency,
+            "latency": latency,
             "payloads": payloads,
             "expected": expected,
             "segments": [[segment.stimulus, len(segment.vectors)] for segment in self.segments],
@@ -300,22 +300,26 @@ def _flag_names(bits: int) -> list[str]:
 def _run_all(runs: list[_Run], progress: Callable[[str, int, int], None]) -> list[dict]:
     """Build and simulate all runs, as many at a time as there are cores."""
     # Verilog first and one by one: pyosys keeps its designs in one place.
-    verilog = [hdl.to_verilog(run.unit(format=run.format)) for run in runs]
+    instances = [run.unit(format=run.format) for run in runs]
+    verilog = [hdl.to_verilog(instance) for instance in instances]
     stopped = threading.Event()
 
-    def execute(run: _Run, text: str) -> dict:
+    def execute(run: _Run, text: str, latency: int) -> dict:
         def advance(done: int) -> None:
             if stopped.is_set():
                 raise InterruptedError
             progress(run.unit.name, done, run.total)
 
         progress(run.unit.name, 0, 0)
-        raw = run.execute(text, advance)
+        raw = run.execute(text, latency, advance)
         progress(run.unit.name, run.total, run.total)
         return raw
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        futures = [pool.submit(execute, run, text) for run, text in zip(runs, verilog, strict=True)]
+        futures = [
+            pool.submit(execute, run, text, instance.latency)
+            for run, text, instance in zip(runs, verilog, instances, strict=True)
+        ]
         try:
             return [future.result() for future in futures]
         except BaseException:

@@ -83,6 +83,8 @@ class LNSFormat:
         if not isinstance(self.base, (int, float)) or not 1.0 < self.base < float("inf"):
             raise ValueError(f"base must be a finite number above 1, not {self.base!r}")
         object.__setattr__(self, "base", float(self.base))
+        self.adder.check(self)
+        self.accumulator.check(self)
 
     # Sizes ---------------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from xlnstorch.cli import CommandError, main
         ),
         (
             ["--format", "lns32"],
-            "AddSubtract keeps its logarithms in a ROM, so a format must have at most 10 fraction bits, "
+            "the gates of the exact adder are a ROM, so a format must have at most 12 fraction bits, "
             "not the 23 of lns32",
         ),
         (["--simulator", "spice"], "simulator must be one of verilator, icarus, not 'spice'"),

@@ -7,6 +7,7 @@ from amaranth.hdl import Const, ResetSignal, Signal
 
 import hdl
 from hdl.pipeline import Pipeline
+from xlnstorch.adders import GaussianTable
 from xlnstorch.cli import main
 from xlnstorch.reference import Reference
 
@@ -16,18 +17,25 @@ REFERENCE = Reference(8, 7)
 D = 37  # the distance at which the table is wrong
 
 
-class WrongTableEntry(hdl.AddSubtract):
-    def table(self):
-        sums, differences = super().table()
+class WrongTable(hdl.AddSubtract):
+    """An adder whose ROM is not what it should be."""
+
+    def __init__(self, *, format):
+        super().__init__(format=format)
+        table = self._gaussian.table()
+        self._gaussian.table = lambda: GaussianTable(*self.spoil(list(table.sums), list(table.differences)))
+
+
+class WrongTableEntry(WrongTable):
+    def spoil(self, sums, differences):
         differences[D] += 1
         return sums, differences
 
 
-class WrongLastEntries(hdl.AddSubtract):
+class WrongLastEntries(WrongTable):
     """The last entries that are not zero, of each logarithm; random words hardly ever read them."""
 
-    def table(self):
-        sums, differences = super().table()
+    def spoil(self, sums, differences):
         for entries in (sums, differences):
             last = max(d for d, entry in enumerate(entries) if entry)
             entries[last] = 0

@@ -1,0 +1,6 @@
+"""Gaussian logarithms in gates: for each adder the stages of a pipeline that turn a distance into its integer."""
+
+from .datapath import GaussianDatapath, datapath_of
+from .rom import RomDatapath
+
+__all__ = ["GaussianDatapath", "RomDatapath", "datapath_of"]

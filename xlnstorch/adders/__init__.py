@@ -1,0 +1,12 @@
+"""Adders: which integers stand for the Gaussian logarithms ``log(1 ± base**-d)``, exactly or within a stated error.
+
+Each is one description, from parameters to tables and widths, that has two uses: :meth:`Adder.gaussian` evaluates it on
+torch integers, and :mod:`hdl.gaussian` builds its gates.
+"""
+
+from .adder import Adder, AdderCost, GaussianTable
+from .exact import Exact
+from .names import ADDERS, named_adder
+from .quality import AdderQuality, measure
+
+__all__ = ["ADDERS", "Adder", "AdderCost", "AdderQuality", "Exact", "GaussianTable", "measure", "named_adder"]

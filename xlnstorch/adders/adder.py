@@ -1,0 +1,107 @@
+"""What every adder offers: its Gaussian logarithms, how far they reach, and what they cost in hardware."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from ..formats import LNSFormat
+
+__all__ = ["MAX_TABLE_ENTRIES", "Adder", "AdderCost", "GaussianTable"]
+
+# Above this many entries a table would cost more memory than it saves time: two of 2**21 int64 are 32 MiB.
+MAX_TABLE_ENTRIES = 1 << 21
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianTable:
+    """The two Gaussian logarithms of an adder, for every d at which either is not zero.
+
+    Attributes
+    ----------
+    sums, differences : tuple of int
+        ``s(d)`` and ``t(d)`` for d = 0, 1, …, in units of the last place. ``t(0)`` is infinite; the entry holds 0, and
+        whoever reads the table handles ``x - x`` before.
+    """
+
+    sums: tuple[int, ...]
+    differences: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.sums)
+
+    @property
+    def address_bits(self) -> int:
+        """Bits of d that address either table in a ROM."""
+        return max(1, (len(self) - 1).bit_length())
+
+    @property
+    def data_bits(self) -> int:
+        """Bits of an entry, at least 1."""
+        return max(1, max(*self.sums, *self.differences).bit_length())
+
+
+@dataclasses.dataclass(frozen=True)
+class AdderCost:
+    """What an adder needs in hardware, before synthesis.
+
+    Attributes
+    ----------
+    rom_bits : int
+        Of all its tables together, as they lie in the ROM.
+    multipliers : tuple of (int, int)
+        Width of the operands of each multiplier.
+    """
+
+    rom_bits: int
+    multipliers: tuple[tuple[int, int], ...] = ()
+
+
+class Adder(ABC):
+    """What an adder must offer to be part of an :class:`~xlnstorch.LNSFormat`; subclasses are frozen dataclasses."""
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it, parameters that are not the default included: ``piecewise:degree=2``."""
+        parameters = [
+            f"{field.name}={getattr(self, field.name)}"
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        return type(self).__name__.lower() + (":" + ",".join(parameters) if parameters else "")
+
+    def check(self, format: LNSFormat) -> None:
+        """Raise ValueError if the adder cannot be that of `format`; called when the format is made."""
+
+    @abstractmethod
+    def gaussian(self, format: LNSFormat, d: torch.Tensor, subtract: torch.Tensor) -> torch.Tensor:
+        """Return ``s(d)``, or ``-t(d)`` where `subtract`, for int64 d ≥ 0; anything at d = 0 where `subtract`."""
+
+    def reach(self, format: LNSFormat) -> int:
+        """Return a d from which both Gaussian logarithms are zero."""
+        return format.scale.gaussian_reach
+
+    def table(self, format: LNSFormat) -> GaussianTable:
+        """Return every integer that this adder can use, for hardware that keeps them in a ROM.
+
+        Raises
+        ------
+        ValueError
+            There are 2**21 or more.
+        """
+        reach = self.reach(format)
+        if reach >= MAX_TABLE_ENTRIES:
+            raise ValueError(f"a table must have fewer than {MAX_TABLE_ENTRIES} entries, not the {reach} of {format}")
+        d = torch.arange(reach)
+        sums = self.gaussian(format, d, torch.zeros(reach, dtype=torch.bool))
+        differences = self.gaussian(format, d, torch.ones(reach, dtype=torch.bool))
+        return GaussianTable(tuple(sums.tolist()), (0, *(-differences[1:]).tolist()))
+
+    def cost(self, format: LNSFormat) -> AdderCost:
+        """Return what the adder needs in hardware: by default a ROM of both tables, filled up to powers of two."""
+        table = self.table(format)
+        return AdderCost(rom_bits=(2 << table.address_bits) * table.data_bits)

@@ -1,0 +1,48 @@
+"""Adders by the names that a command line gives them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .adder import Adder
+from .exact import Exact
+
+__all__ = ["ADDERS", "named_adder"]
+
+#: The adders by name; each a frozen dataclass whose fields are its parameters.
+ADDERS: dict[str, type[Adder]] = {"exact": Exact}
+
+
+def named_adder(text: str) -> Adder:
+    """Return the adder that a command line names: a name, with parameters after a colon if there are any.
+
+    Parameters
+    ----------
+    text : str
+        A key of :data:`ADDERS`, as in ``exact``, or with parameters as in ``piecewise:degree=2,error=0.5``. For every
+        adder of these types ``named_adder(adder.name) == adder``.
+
+    Raises
+    ------
+    ValueError
+        No such adder or parameter, or a value out of its range; the message says what is accepted.
+    """
+    name, _, rest = text.partition(":")
+    if name not in ADDERS:
+        raise ValueError(f"adder must be one of {', '.join(ADDERS)}, not {name!r}")
+    fields = {field.name: field for field in dataclasses.fields(ADDERS[name])}
+    parameters = {}
+    for part in rest.split(",") if rest else ():
+        key, equals, value = part.partition("=")
+        if key not in fields:
+            known = f"takes {', '.join(fields)}" if fields else "takes no parameters"
+            raise ValueError(f"the adder {name} {known}, not {key!r}")
+        if not equals or key in parameters:
+            raise ValueError(f"the parameter {key} of the adder {name} must be given once, as {key}=VALUE")
+        kind = type(fields[key].default)
+        try:
+            parameters[key] = kind(value)
+        except ValueError:
+            what = {int: "an integer", float: "a number"}[kind]
+            raise ValueError(f"{key} of the adder {name} must be {what}, not {value!r}") from None
+    return ADDERS[name](**parameters)
