@@ -37,7 +37,7 @@ def print_report(report: Report, console: Console) -> None:
         console.print(escape(describe(report.counterexamples[0])), soft_wrap=True, highlight=False)
     vectors = sum(result.vectors for result in report.results)
     first = report.results[0]
-    how = f"{first.adder} adder, {first.level} in {first.simulator}, seed {report.seed}"
+    how = f"{escape(first.adder)} adder, {first.level} in {first.simulator}, seed {report.seed}"
     if report.passed:
         console.print(f"\n[green]passed[/green]: {vectors:,} results equal the golden model bit for bit ({how})")
         if report.not_replayed:

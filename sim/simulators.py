@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import find_libpython
 
+from xlnstorch.cache import cache_folder
 from xlnstorch.cli import CommandError
 
 __all__ = ["SIMULATORS", "Icarus", "Simulator", "Verilator", "cache_folder", "get_simulator"]
@@ -37,13 +38,6 @@ class BuildFailed(CommandError):
     """A compiler rejected its input; the message ends with what it printed."""
 
     exit_code = 4
-
-
-def cache_folder() -> Path:
-    """Where compiled simulations are kept: ``$LNS_CACHE``, else ``lns`` in the user's cache folder."""
-    if os.environ.get("LNS_CACHE"):
-        return Path(os.environ["LNS_CACHE"]).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "lns"
 
 
 class Simulator:

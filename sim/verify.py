@@ -18,6 +18,7 @@ import torch
 
 import hdl
 from xlnstorch import conversions
+from xlnstorch.adders import Exact, named_adder
 from xlnstorch.catalog import named_format
 from xlnstorch.formats import LNSFormat
 from xlnstorch.observe import FLAGS
@@ -73,7 +74,7 @@ def verify(
     seed : int
         Of the vectors, the stalls, and the training step; below 2**63.
     vectors : int
-        How many vectors each random stimulus has, 2 to 10 million.
+        How many vectors each stimulus has that is not exhaustive, 2 to 10 million.
     simulator : str
         A key of :data:`sim.simulators.SIMULATORS`.
     waves : Path
@@ -170,13 +171,24 @@ def _segment(stimulus, unit, format, seed, count, trace) -> _Segment:
 
 
 def _command(unit, format, stimuli, seed, vectors, simulator, own_trace) -> str:
-    if own_trace or named_format(format.name) != format:
+    if own_trace or not _can_be_named(format):
         return "the same call of sim.verify.verify: the command line cannot name this format or trace"
-    words = ["lns", "verify", unit.name, "--format", format.name, "--simulator", simulator, "--seed", str(seed)]
-    words += ["--vectors", str(vectors)]
+    words = ["lns", "verify", unit.name, "--format", format.name]
+    if format.adder != Exact():
+        words += ["--adder", format.adder.name]
+    words += ["--simulator", simulator, "--seed", str(seed), "--vectors", str(vectors)]
     for stimulus in stimuli if tuple(stimuli) != STIMULI else ():
         words += ["--stimulus", stimulus]
     return shlex.join(words)
+
+
+def _can_be_named(format: LNSFormat) -> bool:
+    """Whether a command line can ask for a format: its widths and its adder, but no base and no accumulator."""
+    try:
+        adder = named_adder(format.adder.name)
+    except ValueError:  # another package's
+        return False
+    return adder == format.adder and dataclasses.replace(format, adder=Exact()) == named_format(format.name)
 
 
 @dataclasses.dataclass

@@ -1,16 +1,38 @@
 """What several test files of the golden model use."""
 
+import dataclasses
 import functools
 import math
 import re
 
 import torch
 
-from xlnstorch import LNSFormat, LNSTensor, LogAccumulator, arithmetic, conversions, lns8, lns16, lnstensor
+from xlnstorch import Exact, LNSFormat, LNSTensor, LogAccumulator, arithmetic, conversions, lns8, lns16, lnstensor
 from xlnstorch.reference import Reference
 
 #: A narrow and a common format, one in int64 without a table, and one that sums in another order.
 FORMATS = [lns8, lns16, LNSFormat(29, 23), LNSFormat(8, 7, accumulator=LogAccumulator("tree"))]
+
+
+@dataclasses.dataclass(frozen=True)
+class Off(Exact):
+    """An adder that is wrong: each logarithm is so many units too large, at all distances below a limit."""
+
+    by: int = 1
+    below: int = 20
+
+    def check(self, format):
+        if self.below > format.max_field:
+            raise ValueError(f"below must be at most {format.max_field} for {format.name}, not {self.below}")
+
+    def gaussian(self, format, d, subtract):
+        return super().gaussian(format, d, subtract) + torch.where(subtract, -self.by, self.by) * (d < self.below)
+
+    def reach(self, format):
+        return max(super().reach(format), self.below)
+
+    def corners(self, format):
+        return (self.below,)
 
 
 def exactly(text):

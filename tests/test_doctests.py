@@ -16,6 +16,9 @@ MODULES = [
     for name in [package.__name__, *(m.name for m in pkgutil.walk_packages(package.__path__, package.__name__ + "."))]
 ]
 WITH_EXAMPLES = [
+    "xlnstorch.accumulators.linear",
+    "xlnstorch.adders.mitchell",
+    "xlnstorch.adders.piecewise",
     "xlnstorch.anomaly",
     "xlnstorch.autograd",
     "xlnstorch.compat",

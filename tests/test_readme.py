@@ -135,6 +135,69 @@ def test_what_the_comparison_refuses(arguments, text, monkeypatch, capsys):
     assert printed.out == ""
 
 
+def accumulator_error(*arguments: str) -> str:
+    return run("examples/accumulator_error.py", "--jobs", "1", *arguments)
+
+
+def test_the_errors_of_accumulators_are_measured_and_drawn(tmp_path):
+    drawing = tmp_path / "errors.svg"
+    shown = accumulator_error(
+        "--formats", "lns8,lns16", "--lengths", "64,1,1024", "--draws", "3", "--seed", "5", "--json", "-o", str(drawing)
+    )
+    result = json.loads(shown)
+    assert (result["lengths"], result["draws"], result["seed"]) == ([1, 64, 1024], 3, 5)
+    accumulators = ["sequential", "tree", "4 guard bits", "linear"]
+    assert {name: list(lines) for name, lines in result["lns"].items()} == dict.fromkeys(
+        ("lns8", "lns16"), accumulators
+    )
+    ones = {(name, label): errors["ones"] for name, row in result["lns"].items() for label, errors in row.items()}
+    # Where sums of ones stall: at 2**4.5 and 2**8.53125; lns8 ends at 2**7.875, and bfloat16 stalls at 256.
+    assert ones["lns8", "sequential"] == pytest.approx([0, 1 - 2**4.5 / 64, 1 - 2**4.5 / 1024], abs=1e-14)
+    assert ones["lns16", "sequential"] == pytest.approx([0, 1 - 2 ** (-1 / 128), 1 - 2**8.53125 / 1024], abs=1e-14)
+    for label in accumulators[1:]:
+        assert ones["lns8", label] == pytest.approx([0, 0, 1 - 2**7.875 / 1024], abs=1e-14)
+    assert ones["lns16", "tree"] == ones["lns16", "linear"] == [0, 0, 0]
+    assert result["float"]["bfloat16"]["ones"] == [0, 0, 0.75] and result["float"]["float16"]["ones"] == [0, 0, 0]
+    dots = {(name, label): errors["dots"] for name, row in result["lns"].items() for label, errors in row.items()}
+    assert all(errors[0] < 1e-15 and 0 < errors[1] < 1 for errors in dots.values())
+    assert dots["lns16", "linear"][2] < dots["lns16", "sequential"][2]
+    assert drawing.read_text().startswith("<?xml")
+
+
+def test_the_errors_of_accumulators_are_printed():
+    table = accumulator_error("--formats", "lns8", "--lengths", "1,32", "--draws", "1").splitlines()
+    assert [line.split() for line in (table[0], table[1])] == [
+        ["sum", "of", "ones", "32"],
+        ["lns8,", "sequential", "2.9e-01"],
+    ]
+    assert [line.rsplit("  ", 1)[0].strip() for line in table[7:]] == [
+        "dot product",
+        "lns8, sequential",
+        "lns8, tree",
+        "lns8, 4 guard bits",
+        "lns8, linear",
+        "bfloat16",
+        "float16",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--formats", "lns9"], "argument --formats: 'lns9' is not one of lns8, lns12, lns16, lns16e5, lns24, lns32"),
+        (["--lengths", "4,0"], "argument --lengths: must be a whole number of at least 1, not '0'"),
+        (["-o", "errors.gif"], "output must end in .png, .svg or .pdf, or be -, not 'errors.gif'"),
+    ],
+)
+def test_what_the_measurement_of_accumulators_refuses(arguments, text, monkeypatch, capsys):
+    file = str(ROOT / "examples/accumulator_error.py")
+    monkeypatch.setattr(sys, "argv", [file, *arguments])
+    with pytest.raises(SystemExit) as info:
+        runpy.run_path(file, run_name="__main__")
+    assert info.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"accumulator_error.py: error: {text}"
+
+
 def test_every_example_is_run_by_a_test():
     text = Path(__file__).read_text()
     assert [file.name for file in (ROOT / "examples").glob("*.py") if f"examples/{file.name}" not in text] == []

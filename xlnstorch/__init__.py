@@ -3,8 +3,8 @@
 import torch as _torch
 
 from . import autograd, optim
-from .accumulators import Accumulator, LogAccumulator
-from .adders import Adder, Exact, GaussianTable
+from .accumulators import Accumulator, LinearAccumulator, LogAccumulator
+from .adders import Adder, Exact, GaussianTable, Mitchell, Piecewise, named_adder
 from .anomaly import AnomalyError, detect_anomaly
 from .autograd import LNSFunction
 from .catalog import CATALOG, lns8, lns12, lns16, lns16e5, lns24, lns32, named_format, software_format
@@ -41,7 +41,9 @@ from .override import (
 from .tensor import LNSTensor, _rebuild
 
 # What a saved LNSTensor is made of, so that torch.load reads it with its safe default, weights_only=True.
-_torch.serialization.add_safe_globals([_rebuild, LNSFormat, Exact, LogAccumulator])
+_torch.serialization.add_safe_globals(
+    [_rebuild, LNSFormat, Exact, Mitchell, Piecewise, LinearAccumulator, LogAccumulator]
+)
 
 __all__ = [
     "CATALOG",
@@ -56,7 +58,10 @@ __all__ = [
     "LNSFormat",
     "LNSFunction",
     "LNSTensor",
+    "LinearAccumulator",
     "LogAccumulator",
+    "Mitchell",
+    "Piecewise",
     "align_lnstensor_bases",
     "autograd",
     "convert",
@@ -82,6 +87,7 @@ __all__ = [
     "lns24",
     "lns32",
     "lnstensor",
+    "named_adder",
     "named_format",
     "ones",
     "ones_like",

@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from lnstesting import Off
 
 from xlnstorch import cli
+from xlnstorch.adders import ADDERS
 from xlnstorch.cli import CommandError, main
 
 
@@ -29,6 +31,18 @@ from xlnstorch.cli import CommandError, main
             "the gates of the exact adder are a ROM, so a format must have at most 12 fraction bits, "
             "not the 23 of lns32",
         ),
+        (
+            ["add", "--format", "8,13", "--adder", "off:by=2"],
+            "the gates of the off:by=2 adder are a ROM, so a format must have at most 12 fraction bits, "
+            "not the 13 of LNSFormat(8, 13, adder=Off(by=2, below=20))",
+        ),
+        (["--adder", "nearest"], f"adder must be one of {', '.join([*ADDERS, 'off'])}, not 'nearest'"),
+        (["--adder", ""], f"adder must be one of {', '.join([*ADDERS, 'off'])}, not ''"),
+        (["--adder", "exact:degree=2"], "the adder exact takes no parameters, not 'degree'"),
+        (["--adder", "off:degree=2"], "the adder off takes by, below, not 'degree'"),
+        (["--adder", "off:by"], "the parameter by of the adder off must be given once, as by=VALUE"),
+        (["--adder", "off:by=half"], "by of the adder off must be an integer, not 'half'"),
+        (["--format", "3,2", "--adder", "off:below=40"], "below must be at most 31 for 3,2, not 40"),
         (["--simulator", "spice"], "simulator must be one of verilator, icarus, not 'spice'"),
         (
             ["--stimulus", "all"],
@@ -44,10 +58,18 @@ from xlnstorch.cli import CommandError, main
 )
 def test_bad_input_is_one_sentence_and_exit_2(arguments, message, capsys, monkeypatch):
     monkeypatch.setattr("sim.simulators.Simulator.build", lambda *args: pytest.fail("built"))
+    monkeypatch.setitem(ADDERS, "off", Off)
     assert main(["verify", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == f"lns verify: {message}\n"
+
+
+def test_the_help_names_every_adder(capsys):
+    with pytest.raises(SystemExit):
+        main(["verify", "--help"])
+    shown = capsys.readouterr().out
+    assert [name for name in ADDERS if name not in shown] == []
 
 
 def test_doctor_lists_the_simulators(capsys):
@@ -72,6 +94,31 @@ def test_the_table_of_a_pass_goes_to_standard_output_and_nothing_else(capsys):
     assert row.split()[:5] == "multiply lns8 random 500 0".split()
     assert blank == ""
     assert verdict == ("passed: 500 results equal the golden model bit for bit (exact adder, rtl in verilator, seed 0)")
+
+
+@pytest.mark.sim
+def test_the_adder_is_that_of_the_gates_of_the_model_and_of_the_report(capsys, monkeypatch):
+    monkeypatch.setitem(ADDERS, "off", Off)
+    arguments = ["verify", "--format", "lns8", "--adder", "off:by=3,below=100", "--vectors", "500"]
+    assert main([*arguments, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {(result["unit"], result["adder"]) for result in report["results"]} == {
+        ("multiply", "off:by=3,below=100"),
+        ("add", "off:by=3,below=100"),
+    }
+    # 102 distances, though the exact adder has no more than 39: both signs, both orders, both operations.
+    table = [result["vectors"] for result in report["results"] if result["stimulus"] == "table"]
+    assert table == [102 * 8]
+    assert main([*arguments, "--stimulus", "corners"]) == 0
+    assert "(off:by=3,below=100 adder, rtl in verilator, seed 0)" in capsys.readouterr().out
+
+
+@pytest.mark.sim
+def test_a_wide_format_is_verified_with_an_adder_that_needs_no_table(capsys):
+    arguments = ["verify", "add", "--format", "lns32", "--adder", "mitchell", "--vectors", "3000"]
+    assert main([*arguments, "--stimulus", "table", "--stimulus", "near-cancelling", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [(result["adder"], result["vectors"]) for result in report["results"]] == [("mitchell", 3000)] * 2
 
 
 @pytest.mark.sim

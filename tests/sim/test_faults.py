@@ -1,13 +1,17 @@
 """The bench must be able to fail: faults planted in the gates by subclasses, each found by ``lns verify``."""
 
+import dataclasses
 import json
+import shlex
 
 import pytest
 from amaranth.hdl import Const, ResetSignal, Signal
+from lnstesting import Off
 
 import hdl
 from hdl.pipeline import Pipeline
-from xlnstorch.adders import GaussianTable
+from xlnstorch import Exact
+from xlnstorch.adders import ADDERS, GaussianTable
 from xlnstorch.cli import main
 from xlnstorch.reference import Reference
 
@@ -40,6 +44,13 @@ class WrongLastEntries(WrongTable):
             last = max(d for d, entry in enumerate(entries) if entry)
             entries[last] = 0
         return sums, differences
+
+
+class AnotherAdder(hdl.AddSubtract):
+    """Gates of the exact adder, whatever the format says."""
+
+    def __init__(self, *, format):
+        super().__init__(format=dataclasses.replace(format, adder=Exact()))
 
 
 class WrongSign(hdl.Multiply):
@@ -224,6 +235,21 @@ def test_a_wrong_table_entry_is_found_and_shown_in_full(monkeypatch, capsys):
 def test_the_last_entries_of_the_table_are_checked(monkeypatch, capsys):
     _, report, _ = run(monkeypatch, capsys, WrongLastEntries, "--stimulus", "table")
     assert report["results"][0]["mismatches"] == 8  # each logarithm: two operations, two orders, and both signs met
+
+
+def test_gates_of_another_adder_are_found_and_the_command_says_which_was_asked_for(monkeypatch, capsys):
+    monkeypatch.setitem(ADDERS, "off", Off)
+    options = ("--adder", "off:by=3,below=9", "--stimulus", "table")
+    status, report, _ = run(monkeypatch, capsys, AnotherAdder, *options)
+    assert status == 1
+    assert report["results"][0]["mismatches"] == (9 + 8) * 4  # the distances below 9, but for x - x
+    example = report["counterexamples"][0]
+    difference = example["expected_word"] - example["got_word"]
+    assert abs(difference) == 3
+    command = shlex.split(example["command"])
+    assert command[:7] == ["lns", "verify", "add", "--format", "lns16", "--adder", "off:by=3,below=9"]
+    assert main([*command[1:], "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["counterexamples"][0] == example
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,11 @@ def test_the_table_fits_the_terminal_and_nothing_of_it_is_cut(width):
     assert "passed: 41,391 results equal the golden model bit for bit" in text
 
 
+def test_the_verdict_names_the_adder_as_it_is_written():
+    text = printed(Report(3, [dataclasses.replace(RESULT, adder="odd:at=[one]")]), 200)
+    assert "(odd:at=[one] adder, rtl in verilator, seed 3)" in text  # brackets are text, not markup
+
+
 def test_a_failure_shows_problems_the_first_mismatch_and_the_count():
     wrong = dataclasses.replace(RESULT, mismatches=5)
     text = printed(Report(3, [RESULT, wrong], [EXAMPLE, EXAMPLE], ["add: it [stopped]"]), 200)

@@ -1,16 +1,20 @@
 """``lns verify`` on sound gates."""
 
+import dataclasses
 import json
+import shlex
 import shutil
 
 import pytest
+from lnstesting import Off
 
 import hdl
 from sim.capture import capture
 from sim.results import Report, Result
 from sim.simulators import SIMULATORS, BuildFailed, Verilator
 from sim.verify import STIMULI, _command, verify
-from xlnstorch import LNSFormat, LogAccumulator, lns8, lns16e5, lnstensor
+from xlnstorch import Exact, LNSFormat, LogAccumulator, lns8, lns16e5, lnstensor
+from xlnstorch.adders import ADDERS
 from xlnstorch.cli import main
 
 needs_icarus = pytest.mark.skipif(
@@ -95,13 +99,57 @@ def test_a_bench_that_reports_other_segments_than_asked_has_not_run(monkeypatch)
         verify([hdl.Multiply], lns8, stimuli=["random"], vectors=10)
 
 
-def test_a_format_that_the_command_line_cannot_name_has_no_command():
-    tree = LNSFormat(8, 7, accumulator=LogAccumulator("tree"))
-    command = _command(hdl.Multiply, tree, STIMULI, 0, 10, "verilator", False)
-    assert command.startswith("the same call of sim.verify.verify")
-    assert _command(hdl.Multiply, lns8, STIMULI, 0, 10, "verilator", False) == (
-        "lns verify multiply --format lns8 --simulator verilator --seed 0 --vectors 10"
+@pytest.mark.sim
+@pytest.mark.long  # one and two minutes, nearly all of it to compile the 65,536 and 131,072 entries of the ROM
+@pytest.mark.parametrize("frac_bits", [11, 12])
+def test_the_largest_roms_pass(frac_bits):
+    report = verify([hdl.AddSubtract], LNSFormat(5, frac_bits), stimuli=["table"], vectors=4000)
+    assert report.passed, report.counterexamples
+    assert report.results[0].vectors == 4000
+
+
+def command_of(format):
+    return _command(hdl.Multiply, format, STIMULI, 0, 10, "verilator", False)
+
+
+@pytest.mark.parametrize(
+    "format",
+    [
+        LNSFormat(8, 7, accumulator=LogAccumulator("tree")),
+        LNSFormat(8, 7, base=3.0),
+        LNSFormat(52, 0, base=1.5, accumulator=LogAccumulator("tree")),
+        LNSFormat(8, 7, adder=Off()),  # of no name
+    ],
+    ids=repr,
+)
+def test_a_format_that_the_command_line_cannot_name_has_no_command(format):
+    assert command_of(format) == (
+        "the same call of sim.verify.verify: the command line cannot name this format or trace"
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Spelled(Exact):
+    """An adder whose parameter a shell would take apart."""
+
+    how: str = "plain"
+
+
+def test_the_command_names_format_and_adder(monkeypatch):
+    monkeypatch.setitem(ADDERS, "off", Off)
+    monkeypatch.setitem(ADDERS, "spelled", Spelled)
+    rest = "--simulator verilator --seed 0 --vectors 10"
+    assert command_of(lns8) == f"lns verify multiply --format lns8 {rest}"
+    for format, words in (
+        (LNSFormat(8, 7, adder=Off()), "--format lns16 --adder off"),
+        (LNSFormat(20, 9, adder=Off(below=7, by=-2)), "--format 20,9 --adder off:by=-2,below=7"),
+        (LNSFormat(8, 7, adder=Spelled("it's; rm")), """--format lns16 --adder 'spelled:how=it'"'"'s; rm'"""),
+    ):
+        assert command_of(format) == f"lns verify multiply {words} {rest}"
+        assert format.adder.name in shlex.split(command_of(format))
+    # Another adder of the same name is not what the command would run.
+    monkeypatch.setitem(ADDERS, "off", Spelled)
+    assert command_of(LNSFormat(8, 7, adder=Off())).startswith("the same call")
 
 
 @needs_icarus

@@ -4,8 +4,11 @@ import pytest
 import torch
 
 from xlnstorch import (
+    LinearAccumulator,
     LNSFormat,
     LogAccumulator,
+    Mitchell,
+    Piecewise,
     conversions,
     from_words,
     lns8,
@@ -19,7 +22,15 @@ from xlnstorch import (
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
-FORMATS = [lns8, lns16, lns16e5, lns24, lns32, software_format(23), LNSFormat(8, 7, accumulator=LogAccumulator("tree"))]
+FORMATS = [
+    *(lns8, lns16, lns16e5, lns24, lns32, software_format(23)),
+    LNSFormat(8, 7, accumulator=LogAccumulator("tree")),
+    LNSFormat(8, 7, accumulator=LogAccumulator(guard_bits=4)),
+    LNSFormat(8, 7, accumulator=LinearAccumulator()),
+    LNSFormat(8, 7, adder=Mitchell()),
+    LNSFormat(8, 15, adder=Piecewise(degree=2)),
+    LNSFormat(8, 23, adder=Piecewise(degree=2)),
+]
 COUNT = 20_000
 
 

@@ -6,7 +6,20 @@ torch integers, and :mod:`hdl.gaussian` builds its gates.
 
 from .adder import Adder, AdderCost, GaussianTable
 from .exact import Exact
+from .mitchell import Mitchell
 from .names import ADDERS, named_adder
+from .piecewise import Piecewise
 from .quality import AdderQuality, measure
 
-__all__ = ["ADDERS", "Adder", "AdderCost", "AdderQuality", "Exact", "GaussianTable", "measure", "named_adder"]
+__all__ = [
+    "ADDERS",
+    "Adder",
+    "AdderCost",
+    "AdderQuality",
+    "Exact",
+    "GaussianTable",
+    "Mitchell",
+    "Piecewise",
+    "measure",
+    "named_adder",
+]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..exact import LogScale
     from ..formats import LNSFormat
 
-__all__ = ["MAX_TABLE_ENTRIES", "Adder", "AdderCost", "GaussianTable"]
+__all__ = ["MAX_TABLE_ENTRIES", "Adder", "AdderCost", "GaussianTable", "TabledAdder"]
 
 # Above this many entries a table would cost more memory than it saves time: two of 2**21 int64 are 32 MiB.
 MAX_TABLE_ENTRIES = 1 << 21
@@ -85,6 +89,13 @@ class Adder(ABC):
         """Return a d from which both Gaussian logarithms are zero."""
         return format.scale.gaussian_reach
 
+    def corners(self, format: LNSFormat) -> Iterable[int]:
+        """Return the d at which the way to compute a Gaussian logarithm changes: the first ones of segments.
+
+        Verification tries them and their neighbours; any that are no distances of the format are ignored.
+        """
+        return ()
+
     def table(self, format: LNSFormat) -> GaussianTable:
         """Return every integer that this adder can use, for hardware that keeps them in a ROM.
 
@@ -105,3 +116,29 @@ class Adder(ABC):
         """Return what the adder needs in hardware: by default a ROM of both tables, filled up to powers of two."""
         table = self.table(format)
         return AdderCost(rom_bits=(2 << table.address_bits) * table.data_bits)
+
+
+class TabledAdder(Adder):
+    """An adder whose results depend on the precision only, so that short tables of them can be kept."""
+
+    @abstractmethod
+    def compute(self, scale: LogScale, d: torch.Tensor, subtract: torch.Tensor) -> torch.Tensor:
+        """Return what :meth:`gaussian` is to return, computed; operands of equal shape."""
+
+    def gaussian(self, format: LNSFormat, d: torch.Tensor, subtract: torch.Tensor) -> torch.Tensor:
+        d, subtract = torch.broadcast_tensors(d, subtract)
+        if d.is_meta:  # only the shape is wanted
+            return torch.zeros_like(d)
+        reach = self.reach(format)
+        if reach >= MAX_TABLE_ENTRIES:
+            return self.compute(format.scale, d, subtract)
+        table = _flat_table(self, format.scale, reach, d.device)
+        return torch.take(table, d.clamp(max=reach) + (reach + 1) * subtract)
+
+
+@functools.lru_cache(maxsize=64)
+def _flat_table(adder: TabledAdder, scale: LogScale, reach: int, device: torch.device) -> torch.Tensor:
+    """``s(d)`` then ``-t(d)`` for d up to the reach, where both are the zero that every larger d reads."""
+    d = torch.arange(reach + 1)
+    minus = torch.ones(len(d), dtype=torch.bool)
+    return torch.cat([adder.compute(scale, d, ~minus), adder.compute(scale, d, minus)]).to(device)

@@ -6,11 +6,13 @@ import dataclasses
 
 from .adder import Adder
 from .exact import Exact
+from .mitchell import Mitchell
+from .piecewise import Piecewise
 
 __all__ = ["ADDERS", "named_adder"]
 
 #: The adders by name; each a frozen dataclass whose fields are its parameters.
-ADDERS: dict[str, type[Adder]] = {"exact": Exact}
+ADDERS: dict[str, type[Adder]] = {"exact": Exact, "piecewise": Piecewise, "mitchell": Mitchell}
 
 
 def named_adder(text: str) -> Adder:

@@ -84,9 +84,9 @@ def measure(format: LNSFormat, *, every: int = 1, progress: Callable[[int, int],
     reach = max(format.adder.reach(format), format.scale.gaussian_reach)
     starts = sorted({*range(0, reach, _BLOCK * every), (reach - 1) // _BLOCK * _BLOCK})
     tallies = [_Tally(), _Tally()]
-    for done, start in enumerate(starts):
+    for start in starts:
         if progress is not None:
-            progress(done * _BLOCK * every, reach)
+            progress(start, reach)
         d = torch.arange(start, min(start + _BLOCK, reach))
         tallies[0].add(format, d, subtract=False)
         tallies[1].add(format, d[1:] if start == 0 else d, subtract=True)

@@ -1,0 +1,7 @@
+"""Accumulators: how a format forms sums and dot products; their order and precision are part of the format."""
+
+from .accumulator import Accumulator
+from .linear import LinearAccumulator
+from .logarithmic import LogAccumulator
+
+__all__ = ["Accumulator", "LinearAccumulator", "LogAccumulator"]

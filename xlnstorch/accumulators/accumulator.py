@@ -1,0 +1,44 @@
+"""What every accumulator offers: sums and matrix products of words."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from ..formats import LNSFormat
+
+__all__ = ["Accumulator", "check_bits"]
+
+
+class Accumulator(ABC):
+    """What an accumulator must offer to be part of an :class:`~xlnstorch.LNSFormat`; subclasses are frozen dataclasses.
+
+    Products are those of :func:`xlnstorch.arithmetic.mul`, exact but for saturation and flush, whatever the
+    accumulator: a matrix product is the sum of the products of its operands, to the bit.
+    """
+
+    def check(self, format: LNSFormat) -> None:
+        """Raise ValueError if the accumulator cannot be that of `format`; called when the format is made."""
+
+    @abstractmethod
+    def sum(self, format: LNSFormat, words: torch.Tensor, dim: int) -> torch.Tensor:
+        """Return the words of the sum over `dim`, which disappears; the sum of nothing is zero."""
+
+    @abstractmethod
+    def matmul(self, format: LNSFormat, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """Return the words of the matrix product, (…, M, K) by (…, K, N); the sums are over K."""
+
+
+def check_bits(name: str, value: int, most: int) -> int:
+    """Return a number of bits if it is an integer from 0 to `most`."""
+    try:
+        bits = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {value!r}") from None
+    if not 0 <= bits <= most:
+        raise ValueError(f"{name} must be between 0 and {most}, not {bits}")
+    return bits
