@@ -1,1 +1,4 @@
-"""Bitstreams for boards. Nothing is here yet: the units in :mod:`hdl` come first."""
+"""Boards: so far synthesis, place and route for them (:mod:`fpga.flow`), and what each adder takes there.
+
+Bitstreams are not here yet.
+"""

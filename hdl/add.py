@@ -27,8 +27,8 @@ class AddSubtract(Unit):
     Flags: overflow, underflow. Base-2 formats whose adder has gates.
 
     Measured at lns16 with the exact adder (``benchmarks/cells.py``; Yosys 0.70, nextpnr 0.11.1, seed 1): on an iCE40
-    HX8K 197 LUT4, 173 registers, 10 block RAMs and 146 MHz; on an ECP5-25k 198 LUT4, 172 registers, 3 block RAMs and
-    152 MHz. No DSP. ``lns adders`` measures the others.
+    HX8K 197 LUT4, 173 registers, 10 block RAMs and 139 MHz; on an ECP5-25k 199 LUT4, 172 registers, 3 block RAMs and
+    155 MHz. No DSP. ``lns adders`` measures the others.
 
     Parameters
     ----------

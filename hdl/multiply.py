@@ -21,7 +21,7 @@ class Multiply(Unit):
     Latency 2 clocks, one result a clock. Flags: overflow, underflow. Any base-2 format.
 
     Measured at lns16 (``benchmarks/cells.py``; Yosys 0.70, nextpnr 0.11.1, seed 1): on an iCE40 HX8K 79 LUT4, 39
-    registers and 146 MHz; on an ECP5-25k 115 LUT4, 39 registers and 209 MHz. No block RAM, no DSP.
+    registers and 146 MHz; on an ECP5-25k 115 LUT4, 39 registers and 204 MHz. No block RAM, no DSP.
     """
 
     name = "multiply"

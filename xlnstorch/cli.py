@@ -126,4 +126,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Subcommands raise the CommandError of this module by its proper name, of which __main__ has another one.
+    from xlnstorch.cli import main as run
+
+    sys.exit(run())

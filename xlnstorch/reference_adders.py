@@ -94,19 +94,35 @@ def mitchell(frac_bits: int, d: int, subtract: bool, corrections: int = 2) -> in
 
 def piecewise(design: dict, d: int, subtract: bool) -> int:
     """Return ``s(d)`` or ``t(d)`` by segmented polynomials, from the tables and widths of a design by their names."""
-    for region in design["regions"]:
+    if d >= design["ends"][subtract]:
+        return 0
+    main, fall = design["polynomials"], design["fall"]
+    top = 2 ** (design["frac_bits"] + design["near"])
+    if fall is None or not subtract or d >= top:
+        y = Fraction(_polynomial(main, d, subtract), 2 ** main["guard_bits"])
+    else:
+        shift = 0
+        while d * 2 ** (shift + 1) < top:
+            shift += 1
+        y = (shift - design["near"]) * 2 ** design["frac_bits"] + Fraction(d, 2)
+        y += Fraction(_polynomial(main, d * 2**shift, True), 2 ** main["guard_bits"])
+        y -= Fraction(_polynomial(fall, top - 1 - d, True), 2 ** fall["guard_bits"])
+    return math.floor(y)
+
+
+def _polynomial(polynomials: dict, d: int, subtract: bool) -> int:
+    for region in polynomials["regions"]:
         if region["subtract"] == subtract and region["start"] <= d < region["start"] + 2 ** region["size"]:
             break
     else:
-        return 0
+        raise ValueError(f"no region has d = {d}")
     segment, offset = divmod(d - region["start"], 2 ** region["width"])
-    c0, c1, *bend = design["rows"][region["row"] + segment]
+    c0, c1, *bend = polynomials["rows"][region["row"] + segment]
     position = Fraction(offset, 2 ** region["width"])
 
     def cut(fraction: Fraction, bits: int) -> Fraction:
         return Fraction(math.floor(fraction * 2**bits), 2**bits)
 
     for c2 in bend:
-        c1 -= math.floor(c2 * cut(position, design["inner_bits"]))
-    y = c0 - math.floor(c1 * cut(position, design["offset_bits"]))
-    return y // 2 ** design["guard_bits"]
+        c1 -= math.floor(c2 * cut(position, polynomials["inner_bits"]))
+    return c0 - math.floor(c1 * cut(position, polynomials["offset_bits"]))

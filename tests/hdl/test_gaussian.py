@@ -19,6 +19,7 @@ from xlnstorch.reference_adders import AdderReference, mitchell, piecewise
 
 CORRECTIONS = [0, 1, 2]
 FAITHFUL, SHORT, NEAREST, COARSE = Piecewise(), Piecewise(2), Piecewise(error=0.5), Piecewise(2, 8.0)
+LOGARITHM, SHORTEST = Piecewise(singularity="logarithm"), Piecewise(2, singularity="logarithm")
 
 
 def with_adder(format, adder):
@@ -79,6 +80,7 @@ def test_all_pairs_of_words_of_a_small_format(format, adder, run_unit):
     [
         *((lns8, Mitchell(0)), (lns8, Mitchell(2)), (lns12, Mitchell(1)), (lns16, Mitchell(2))),
         *((lns8, FAITHFUL), (lns8, COARSE), (lns12, SHORT), (lns16, FAITHFUL), (lns16, NEAREST)),
+        *((LNSFormat(5, 8), LOGARITHM), (LNSFormat(1, 8), SHORTEST)),
     ],
     ids=str,
 )
@@ -101,6 +103,7 @@ def test_every_distance(format, adder, run_unit):
         *((lns24, Mitchell(n)) for n in CORRECTIONS),
         *((format, Mitchell()) for format in (lns16e5, LNSFormat(3, 12), lns32)),
         *((lns16e5, Mitchell(0)), (lns24, FAITHFUL), (LNSFormat(3, 12), FAITHFUL), (lns32, SHORT)),
+        *((format, SHORTEST) for format in (lns16e5, lns24, lns32)),
     ],
     ids=str,
 )
@@ -160,6 +163,7 @@ def test_no_stall_changes_a_result_or_its_order(adder, run_unit):
         *((lns16, Mitchell(0), 5), (lns16, Mitchell(1), 6), (lns16, Mitchell(2), 6), (lns32, Mitchell(0), 4)),
         *((LNSFormat(4, 11), Mitchell(), 6), (LNSFormat(4, 12), Mitchell(), 5)),
         *((LNSFormat(2, 0), FAITHFUL, 4), (lns16, FAITHFUL, 6), (lns16, SHORT, 8)),
+        *((lns16e5, LOGARITHM, 7), (lns16e5, SHORTEST, 9)),
     ],
     ids=str,
 )
@@ -185,7 +189,7 @@ def test_the_adders_have_these_gates_and_no_other_place_for_a_table():
 
 @pytest.mark.sim
 @pytest.mark.parametrize(
-    ("format", "adder"), [(lns16, Mitchell()), (lns32, Mitchell()), (lns16, NEAREST), (lns32, SHORT)], ids=str
+    ("format", "adder"), [(lns16, Mitchell()), (lns32, Mitchell()), (lns16, NEAREST), (lns32, SHORTEST)], ids=str
 )
 def test_in_the_simulator(format, adder):
     report = verify([AddSubtract], with_adder(format, adder), stimuli=GENERATED, vectors=2000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -11,12 +12,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from .. import cache, exact
-from . import generator, segments
+from . import curves, generator, segments
 from .adder import AdderCost, TabledAdder
-from .segments import Region, SegmentedGaussian
+from .segments import Polynomials, Region, SegmentedGaussian
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ..exact import LogScale
     from ..formats import LNSFormat
@@ -25,6 +26,8 @@ __all__ = ["Piecewise"]
 
 _MAX_FRAC_BITS = 23
 _MAX_NEAREST_FRAC_BITS = 16
+_MIN_ERROR_ABOVE = 0.5625  # with more fraction bits than that
+_MIN_LOGARITHM_FRAC_BITS, _MIN_LOGARITHM_ERROR = 8, 0.75
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +45,11 @@ class Piecewise(TabledAdder):
     error : float
         Target in units of the last place of the logarithm, 0.5 to 64. Above 0.5 every result is closer than this to
         the real logarithm: 1.0, the default, is called faithful. At 0.5 every result is the nearest integer, the same
-        as that of :class:`Exact`; at up to 16 fraction bits.
+        as that of :class:`Exact`; at up to 16 fraction bits. With more than 16 it is 0.5625 at least.
+    singularity : {"segments", "logarithm"}
+        How ``t`` is computed near its singularity, below one or two units. By segments for each power of two; or by the
+        logarithm of the distance, which takes one such set of segments and a correction: a quarter of the ROM at 23
+        fraction bits, and twice as many multipliers. From 8 fraction bits and an error of 0.75 on.
 
     Raises
     ------
@@ -59,6 +66,7 @@ class Piecewise(TabledAdder):
 
     degree: int = 1
     error: float = 1.0
+    singularity: str = "segments"
 
     def __post_init__(self) -> None:
         if isinstance(self.degree, bool) or not isinstance(self.degree, int):
@@ -69,32 +77,48 @@ class Piecewise(TabledAdder):
             raise TypeError(f"error must be a number, not {self.error!r}")
         if not 0.5 <= self.error <= 64:
             raise ValueError(f"error must be between 0.5 and 64 units of the last place, not {self.error}")
+        if self.singularity not in ("segments", "logarithm"):
+            raise ValueError(f"singularity must be 'segments' or 'logarithm', not {self.singularity!r}")
+        if self.singularity == "logarithm" and self.error < _MIN_LOGARITHM_ERROR:
+            raise ValueError(
+                f"with the singularity 'logarithm' error must be at least {_MIN_LOGARITHM_ERROR}, not {self.error}"
+            )
         object.__setattr__(self, "error", float(self.error))
 
     def check(self, format: LNSFormat) -> None:
         if format.base != 2.0:
             raise ValueError(f"the adder {self.name} needs base 2, not {format.base}")
-        most = _MAX_NEAREST_FRAC_BITS if self.error == 0.5 else _MAX_FRAC_BITS
-        if format.frac_bits > most:
-            raise ValueError(f"the adder {self.name} needs at most {most} fraction bits, not {format.frac_bits}")
+        bits, least = format.frac_bits, _MIN_LOGARITHM_FRAC_BITS if self.singularity == "logarithm" else 0
+        if not least <= bits <= _MAX_FRAC_BITS:
+            raise ValueError(f"the adder {self.name} needs {least} to {_MAX_FRAC_BITS} fraction bits, not {bits}")
+        if bits > _MAX_NEAREST_FRAC_BITS and self.error < _MIN_ERROR_ABOVE:
+            raise ValueError(
+                f"the error of the adder {self.name} must be at least {_MIN_ERROR_ABOVE} with more than "
+                f"{_MAX_NEAREST_FRAC_BITS} fraction bits, not {self.error} with {bits}"
+            )
 
     def design(self, format: LNSFormat) -> SegmentedGaussian:
         """Return the tables and widths; made once (some seconds at 23 fraction bits), then kept in the cache folder."""
-        return _design(format.frac_bits, self.degree, self.error)
+        return self._design(format.frac_bits)
+
+    def _design(self, frac_bits: int) -> SegmentedGaussian:
+        return _design(frac_bits, self.degree, self.error, self.singularity == "logarithm")
 
     def compute(self, scale: LogScale, d: torch.Tensor, subtract: torch.Tensor) -> torch.Tensor:
-        return _design(scale.frac_bits, self.degree, self.error).evaluate(d, subtract)
+        return self._design(scale.frac_bits).evaluate(d, subtract)
 
     def reach(self, format: LNSFormat) -> int:
         return max(self.design(format).ends)
 
     def corners(self, format: LNSFormat) -> Iterable[int]:
         """Return the first distance of every segment."""
-        return sorted(
-            region.start + (segment << region.width)
-            for region in self.design(format).regions
-            for segment in range(region.segments)
-        )
+        design = self.design(format)
+        starts = set(_starts(design.polynomials))
+        if design.fall:
+            near = [start for start in starts if start < 1 << design.top]
+            starts |= {start >> shift for start in near for shift in range(design.top)}
+            starts |= {(1 << design.top) - start for start in _starts(design.fall)}
+        return sorted(starts)
 
     def cost(self, format: LNSFormat) -> AdderCost:
         design = self.design(format)
@@ -102,25 +126,34 @@ class Piecewise(TabledAdder):
 
 
 @functools.lru_cache(maxsize=64)
-def _design(frac_bits: int, degree: int, error: float) -> SegmentedGaussian:
-    if frac_bits <= 12:  # quickly made
+def _design(frac_bits: int, degree: int, error: float, logarithm: bool) -> SegmentedGaussian:
+    if frac_bits <= 12 and not logarithm:  # quickly made
         return generator.generate(frac_bits, degree, error)
-    key = cache.digest([frac_bits, degree, error, _sources()])
+    key = cache.digest([frac_bits, degree, error, logarithm, _sources()])
     kept = cache.load("piecewise", key)
     if kept is None:
-        design = generator.generate(frac_bits, degree, error)
-        try:
+        design = generator.generate(frac_bits, degree, error, logarithm)
+        with contextlib.suppress(OSError):  # a cache that cannot be written is no reason to stop
             cache.store("piecewise", key, dataclasses.asdict(design))
-        except OSError:  # a cache that cannot be written is no reason to stop
-            pass
         return design
-    kept["regions"] = tuple(Region(**region) for region in kept["regions"])
-    kept["rows"], kept["ends"] = tuple(map(tuple, kept["rows"])), tuple(kept["ends"])
+    kept["polynomials"], kept["ends"] = _polynomials(kept["polynomials"]), tuple(kept["ends"])
+    kept["fall"] = kept["fall"] and _polynomials(kept["fall"])
     return SegmentedGaussian(**kept)
+
+
+def _starts(polynomials: Polynomials) -> Iterator[int]:
+    for region in polynomials.regions:
+        yield from range(region.start, region.start + (1 << region.size), 1 << region.width)
+
+
+def _polynomials(kept: dict) -> Polynomials:
+    kept["regions"] = tuple(Region(**region) for region in kept["regions"])
+    kept["rows"] = tuple(map(tuple, kept["rows"]))
+    return Polynomials(**kept)
 
 
 @functools.cache
 def _sources() -> str:
     """What a design depends on besides its parameters: the code that makes it."""
-    code = b"".join(Path(module.__file__).read_bytes() for module in (generator, segments, exact))
+    code = b"".join(Path(module.__file__).read_bytes() for module in (curves, generator, segments, exact))
     return hashlib.sha256(code).hexdigest()

@@ -7,7 +7,10 @@ import functools
 
 import torch
 
-__all__ = ["Region", "SegmentedGaussian"]
+__all__ = ["Polynomials", "Region", "SegmentedGaussian"]
+
+# Above every distance that lies in a region: tells the regions of t from those of s.
+_FAR = 1 << 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Region:
     start : int
         The first distance, a multiple of ``2**size``.
     size : int
-        Its binary logarithm of distances.
+        Binary logarithm of how many distances there are.
     width : int
         Binary logarithm of the distances in a segment, at most `size`.
     row : int
@@ -41,8 +44,8 @@ class Region:
 
 
 @dataclasses.dataclass(frozen=True)
-class SegmentedGaussian:
-    """Tables and widths; with them every result is determined, in PyTorch as in gates.
+class Polynomials:
+    """Tables of coefficients, and widths, of functions that fall ever more slowly.
 
     A distance d lies in a region, and there in the segment of row ``row + (d - start >> width)``, at the offset
     ``o = d mod 2**width``. The offset becomes a fraction ``v`` of `offset_bits` bits, ``v / 2**offset_bits`` being
@@ -52,30 +55,22 @@ class SegmentedGaussian:
         degree 1:  y = c0 - (c1 * v >> offset_bits)
         degree 2:  y = c0 - ((c1 - (c2 * u >> inner_bits)) * v >> offset_bits),  u = v >> offset_bits - inner_bits
 
-    The Gaussian logarithm is ``y >> guard_bits``; the half that makes this a rounding is part of c0. From `ends` on
-    it is zero.
-
     Attributes
     ----------
-    frac_bits, degree, guard_bits, offset_bits, inner_bits : int
-        `inner_bits` is 0 for degree 1.
+    degree, guard_bits, offset_bits, inner_bits : int
+        Of y, `guard_bits` lie behind the point. `inner_bits` is 0 for degree 1.
     regions : tuple of Region
-        Without gaps from 0 (``s``) or 1 (``t``) to `ends`; for ``s`` one for each unit of the logarithm, for ``t``
-        below one unit one for each power of two.
+        Those with many segments first.
     rows : tuple of tuple of int
         The coefficients c0, c1 and, at degree 2, c2 of each segment.
-    ends : tuple of (int, int)
-        The distances from which s and t are zero: multiples of ``2**frac_bits``.
     """
 
-    frac_bits: int
     degree: int
     guard_bits: int
     offset_bits: int
     inner_bits: int
     regions: tuple[Region, ...]
     rows: tuple[tuple[int, ...], ...]
-    ends: tuple[int, int]
 
     @functools.cached_property
     def coefficient_bits(self) -> tuple[int, ...]:
@@ -96,19 +91,9 @@ class SegmentedGaussian:
         return (outer,) if self.degree == 1 else (outer, (self.coefficient_bits[2], self.inner_bits))
 
     def evaluate(self, d: torch.Tensor, subtract: torch.Tensor) -> torch.Tensor:
-        """Return ``s(d)``, or ``-t(d)`` where `subtract`, for int64 d ≥ 0 and bool `subtract` of the same shape.
-
-        ``t(0)``, which is infinite, reads as 0.
-        """
-        regions, coefficients = _tensors(self, d.device)
-        live = (d < torch.where(subtract, self.ends[1], self.ends[0])) & ~(subtract & (d == 0))
-        d = torch.where(live, d, 1)
-        # Regions are numbered: units of s, then octaves of t below one unit, then its other units. An integer's octave
-        # is the exponent of its float64.
-        unit = d >> self.frac_bits
-        octave = (d.to(torch.float64).view(torch.int64) >> 52) - 1023
-        of_difference = torch.where(unit == 0, octave, unit + (self.frac_bits - 1)) + (self.ends[0] >> self.frac_bits)
-        region = torch.where(subtract, of_difference, unit)
+        """Return y for int64 d that all lie in regions of s, or of t where bool `subtract`."""
+        keys, regions, coefficients = _tensors(self, d.device)
+        region = torch.bucketize(d + _FAR * subtract, keys, right=True) - 1
         row, start, width, left, right = (torch.take(column, region) for column in regions)
         offset = d - start
         segment = offset >> width
@@ -118,17 +103,93 @@ class SegmentedGaussian:
         if self.degree == 2:
             u = v >> (self.offset_bits - self.inner_bits)
             slope = slope - (torch.take(coefficients[2], row) * u >> self.inner_bits)
-        y = torch.take(coefficients[0], row) - (slope * v >> self.offset_bits) >> self.guard_bits
-        return torch.where(live, torch.where(subtract, -y, y), 0)
+        return torch.take(coefficients[0], row) - (slope * v >> self.offset_bits)
 
 
 @functools.lru_cache(maxsize=64)
-def _tensors(design: SegmentedGaussian, device: torch.device):
-    """Return the regions by number, first rows, starts, widths and shifts of the offset, and the coefficients."""
-    regions = sorted(design.regions, key=lambda region: (region.subtract, region.start))
+def _tensors(polynomials: Polynomials, device: torch.device):
+    """Return the starts of regions; their first rows, starts, widths and shifts of the offset; the coefficients."""
+    regions = sorted(polynomials.regions, key=lambda region: (region.subtract, region.start))
+    keys = [region.start + _FAR * region.subtract for region in regions]
     columns = [[getattr(region, name) for region in regions] for name in ("row", "start", "width")]
-    columns += [[max(0, sign * (design.offset_bits - width)) for width in columns[2]] for sign in (1, -1)]
+    columns += [[max(0, sign * (polynomials.offset_bits - width)) for width in columns[2]] for sign in (1, -1)]
     return (
+        torch.tensor(keys, device=device),
         [torch.tensor(column, device=device) for column in columns],
-        [torch.tensor(column, device=device) for column in zip(*design.rows, strict=True)],
+        [torch.tensor(column, device=device) for column in zip(*polynomials.rows, strict=True)],
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmentedGaussian:
+    """Tables and widths; with them every result is determined, in PyTorch as in gates.
+
+    The Gaussian logarithm is ``y >> guard_bits``, with y from the polynomials; the half that makes this a rounding is
+    part of c0. From `ends` on it is zero.
+
+    Where there is a `fall`, ``t`` of the distances below ``2**top``, ``top = frac_bits + near``, is made of a logarithm
+    of the distance, since ``t = -log2(x) - log2(ln 2) + x/2 - ...``. The polynomials have that logarithm for the last
+    of these octaves, into which a shift brings the others, and `fall` has what the dots stand for, an even function::
+
+        y = (shift - near << frac_bits + guard_bits) + (d << guard_bits - 1) + L(d << shift) - (F(~d) << more)
+
+    where ``2**(top - 1) <= d << shift < 2**top``, ``~d = 2**top - 1 - d`` and `more` is by how many bits the guard bits
+    of L exceed those of F.
+
+    Attributes
+    ----------
+    frac_bits : int
+    polynomials : Polynomials
+        With regions without gaps from 0 (``s``) or 1 (``t``) to `ends`, for ``s`` and for ``t`` from one unit of the
+        logarithm on one for each unit, and below for each power of two; or, where there is a `fall`, for ``t`` from
+        ``2**(top - 1)`` on, where they start with L.
+    ends : tuple of (int, int)
+        The distances from which s and t are zero: multiples of ``2**frac_bits``.
+    near : int
+    fall : Polynomials or None
+        One region from 0 to ``2**top``.
+    """
+
+    frac_bits: int
+    polynomials: Polynomials
+    ends: tuple[int, int]
+    near: int = 0
+    fall: Polynomials | None = None
+
+    @property
+    def top(self) -> int:
+        """Binary logarithm of the distance below which ``t`` is made of a logarithm."""
+        return self.frac_bits + self.near
+
+    @property
+    def rom_bits(self) -> int:
+        """Bits of all coefficients."""
+        return self.polynomials.rom_bits + (self.fall.rom_bits if self.fall else 0)
+
+    @property
+    def multipliers(self) -> tuple[tuple[int, int], ...]:
+        """Widths of the operands of each multiplier."""
+        return self.polynomials.multipliers + (self.fall.multipliers if self.fall else ())
+
+    def evaluate(self, d: torch.Tensor, subtract: torch.Tensor) -> torch.Tensor:
+        """Return ``s(d)``, or ``-t(d)`` where `subtract`, for int64 d ≥ 0 and bool `subtract` of the same shape.
+
+        ``t(0)``, which is infinite, reads as 0.
+        """
+        live = (d < torch.where(subtract, self.ends[1], self.ends[0])) & ~(subtract & (d == 0))
+        d = torch.where(live, d, subtract.to(torch.int64) << self.frac_bits)  # anything that lies in a region
+        y = self._with_logarithm(d, subtract) if self.fall else self.polynomials.evaluate(d, subtract)
+        y = y >> self.polynomials.guard_bits
+        return torch.where(live, torch.where(subtract, -y, y), 0)
+
+    def _with_logarithm(self, d: torch.Tensor, subtract: torch.Tensor) -> torch.Tensor:
+        guard_bits = self.polynomials.guard_bits
+        near = subtract & (d < 1 << self.top)
+        # An integer's octave is the exponent of its float64.
+        octave = (d.to(torch.float64).view(torch.int64) >> 52) - 1023
+        shift = torch.where(near, self.top - 1 - octave, 0)
+        y = self.polynomials.evaluate(d << shift, subtract)
+        complement = torch.where(near, (1 << self.top) - 1 - d, 0)
+        fall = self.fall.evaluate(complement, torch.ones_like(near)) << guard_bits - self.fall.guard_bits
+        rest = (shift - self.near << self.frac_bits + guard_bits) + (d << guard_bits - 1) - fall
+        return torch.where(near, y + rest, y)
