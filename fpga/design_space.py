@@ -33,7 +33,10 @@ ROMS = ("block", "luts")
 # Parameters worth comparing; any other adder is there once, as it is by default.
 _VARIANTS: dict[str, list[dict]] = {
     "mitchell": [{"corrections": corrections} for corrections in (0, 1, 2)],
-    "piecewise": [{"degree": degree, "error": error} for degree in (1, 2) for error in (0.5, 1.0, 2.0, 4.0)],
+    "piecewise": [
+        *({"degree": degree, "error": error} for degree in (1, 2) for error in (0.5, 1.0, 2.0, 4.0)),
+        *({"degree": degree, "singularity": "logarithm"} for degree in (1, 2)),
+    ],
 }
 # The ROM of an adder that always gives the nearest integer doubles with each fraction bit. The exact one's, at 12 bits,
 # has 2**17 entries; made of LUTs, at 8 bits, it is 1,100 of them and takes a minute of synthesis, place and route. That

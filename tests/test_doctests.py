@@ -6,13 +6,14 @@ import pkgutil
 
 import pytest
 
+import fpga
 import hdl
 import sim
 import xlnstorch
 
 MODULES = [
     name
-    for package in (xlnstorch, hdl, sim)
+    for package in (xlnstorch, hdl, sim, fpga)
     for name in [package.__name__, *(m.name for m in pkgutil.walk_packages(package.__path__, package.__name__ + "."))]
 ]
 WITH_EXAMPLES = [

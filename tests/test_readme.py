@@ -61,10 +61,18 @@ def test_the_training_block_trains():
     assert bool((grad.words != 0).any())
 
 
+def test_the_block_about_adders_adds():
+    from xlnstorch import lnstensor
+
+    names = {}
+    exec(python_blocks()[1], names)
+    assert lnstensor([1.0, 2.0, 4.0], format=names["format"]).sum().item() == pytest.approx(7.0, rel=1e-6)
+
+
 @pytest.mark.sim
 def test_the_verifying_block_and_its_example_verify():
     names = {}
-    exec(python_blocks()[1], names)
+    exec(python_blocks()[2], names)
     assert names["report"].passed
     assert run("examples/verify_gates.py").count("results equal") == 4
 

