@@ -24,7 +24,13 @@ class PiecewiseDatapath(GaussianDatapath):
     """The design of :class:`~xlnstorch.adders.Piecewise` in gates; see there for the arithmetic.
 
     Latency 6 clocks at degree 1, 8 at degree 2: region, shift, ROM, its output register, for each degree a product and
-    a difference. One more with a logarithm at the singularity; 4 where no segment is longer than one distance.
+    a difference. One more with a logarithm at the singularity; 4 where no segment is longer than one distance. One
+    result a clock. The error is the adder's.
+
+    Measured of :class:`~hdl.AddSubtract` (``lns adders``; Yosys 0.70, nextpnr 0.11.1, seed 1): lns16 with Piecewise()
+    on an iCE40 HX8K 334 LUT4, 328 registers, 2 block RAMs and 140 MHz, on an ECP5-25k 298, 328, 1, a DSP and 141 MHz;
+    lns32 with Piecewise(2) on an ECP5-25k 1138, 934, 9, 3 DSP and 92 MHz, and with a logarithm 1309, 1544, 4, 6 and
+    89 MHz.
     """
 
     def __init__(self, format: LNSFormat, *, rom: str = "block"):

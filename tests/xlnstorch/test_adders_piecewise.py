@@ -304,7 +304,7 @@ def test_parameters():
         (
             lambda: with_piecewise(lns32, 1, 0.5),
             ValueError,
-            "the error of the adder piecewise:error=0.5 must be at least 0.5625 with more than 16 fraction bits, "
+            "the error of the adder piecewise:error=0.5 must be at least 0.75 with more than 12 fraction bits, "
             "not 0.5 with 23",
         ),
     ],

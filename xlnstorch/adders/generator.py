@@ -50,10 +50,10 @@ def generate(frac_bits: int, degree: int, error: float, logarithm: bool = False)
     degree : int
         1 or 2.
     error : float
-        In units of the last place. 0.5: the nearest integer for every d, at up to 16 fraction bits. Above, every result
-        lies closer to the real value than this.
+        In units of the last place. 0.5: the nearest integer for every d. Above, every result lies closer to the real
+        value than this. With more than 12 fraction bits, or a logarithm, 0.75 at least.
     logarithm : bool
-        Whether t is made of a logarithm near its singularity; for an error above 0.5 and at least 6 fraction bits.
+        Whether t is made of a logarithm near its singularity; with 8 fraction bits or more.
     """
     if not logarithm:
         problem = _Problem(frac_bits, degree, error)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Piecewise"]
 
 _MAX_FRAC_BITS = 23
-_MAX_NEAREST_FRAC_BITS = 16
-_MIN_ERROR_ABOVE = 0.5625  # with more fraction bits than that
-_MIN_LOGARITHM_FRAC_BITS, _MIN_LOGARITHM_ERROR = 8, 0.75
+# A smaller error is closer to a table than to polynomials, and takes minutes to generate in wide formats.
+_LARGE_ERROR, _MAX_FRAC_BITS_BELOW = 0.75, 12
+_MIN_LOGARITHM_FRAC_BITS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Piecewise(TabledAdder):
     error : float
         Target in units of the last place of the logarithm, 0.5 to 64. Above 0.5 every result is closer than this to
         the real logarithm: 1.0, the default, is called faithful. At 0.5 every result is the nearest integer, the same
-        as that of :class:`Exact`; at up to 16 fraction bits. With more than 16 it is 0.5625 at least.
+        as that of :class:`Exact`. With more than 12 fraction bits, or a logarithm, it is 0.75 at least.
     singularity : {"segments", "logarithm"}
-        How ``t`` is computed near its singularity, below one or two units. By segments for each power of two; or by the
-        logarithm of the distance, which takes one such set of segments and a correction: a quarter of the ROM at 23
-        fraction bits, and twice as many multipliers. From 8 fraction bits and an error of 0.75 on.
+        How ``t`` is computed near its singularity, below one, two or four units. By segments for each power of two; or
+        by the logarithm of the distance, which takes one such set of segments and a correction: a fifth of the ROM at
+        23 fraction bits, and twice as many multipliers. From 8 fraction bits on.
 
     Raises
     ------
@@ -79,9 +79,9 @@ class Piecewise(TabledAdder):
             raise ValueError(f"error must be between 0.5 and 64 units of the last place, not {self.error}")
         if self.singularity not in ("segments", "logarithm"):
             raise ValueError(f"singularity must be 'segments' or 'logarithm', not {self.singularity!r}")
-        if self.singularity == "logarithm" and self.error < _MIN_LOGARITHM_ERROR:
+        if self.singularity == "logarithm" and self.error < _LARGE_ERROR:
             raise ValueError(
-                f"with the singularity 'logarithm' error must be at least {_MIN_LOGARITHM_ERROR}, not {self.error}"
+                f"with the singularity 'logarithm' error must be at least {_LARGE_ERROR}, not {self.error}"
             )
         object.__setattr__(self, "error", float(self.error))
 
@@ -91,10 +91,10 @@ class Piecewise(TabledAdder):
         bits, least = format.frac_bits, _MIN_LOGARITHM_FRAC_BITS if self.singularity == "logarithm" else 0
         if not least <= bits <= _MAX_FRAC_BITS:
             raise ValueError(f"the adder {self.name} needs {least} to {_MAX_FRAC_BITS} fraction bits, not {bits}")
-        if bits > _MAX_NEAREST_FRAC_BITS and self.error < _MIN_ERROR_ABOVE:
+        if bits > _MAX_FRAC_BITS_BELOW and self.error < _LARGE_ERROR:
             raise ValueError(
-                f"the error of the adder {self.name} must be at least {_MIN_ERROR_ABOVE} with more than "
-                f"{_MAX_NEAREST_FRAC_BITS} fraction bits, not {self.error} with {bits}"
+                f"the error of the adder {self.name} must be at least {_LARGE_ERROR} with more than "
+                f"{_MAX_FRAC_BITS_BELOW} fraction bits, not {self.error} with {bits}"
             )
 
     def design(self, format: LNSFormat) -> SegmentedGaussian:
@@ -127,7 +127,7 @@ class Piecewise(TabledAdder):
 
 @functools.lru_cache(maxsize=64)
 def _design(frac_bits: int, degree: int, error: float, logarithm: bool) -> SegmentedGaussian:
-    if frac_bits <= 12 and not logarithm:  # quickly made
+    if frac_bits <= 8 and not logarithm:  # quickly made
         return generator.generate(frac_bits, degree, error)
     key = cache.digest([frac_bits, degree, error, logarithm, _sources()])
     kept = cache.load("piecewise", key)

@@ -111,7 +111,7 @@ def test_the_colours_reach_to_the_largest_finite_error_and_say_if_some_are_beyon
     limit = float(np.abs(data.error).max())
     assert limit > 1.5
     assert ax.collections[0].get_clim() == (-limit, limit)
-    assert "planted adder" in ax.get_title()
+    assert "planted:by=2 adder" in ax.get_title()
     other = Figure().subplots()
     plot.draw_error_map(plot.error_map(dataclasses.replace(lns8, adder=Planted(by=-1000))), other)
     assert other.collections[0].get_clim() == (-0.5, 0.5)
