@@ -182,11 +182,17 @@ def _to_json(results: Sequence[Result], devices: Sequence[Device], args: argpars
 
 
 def _print(results: Sequence[Result], devices: Sequence[Device], seed: int, console: Console) -> None:
-    """Print a table for each device, or one without, and what the columns mean."""
-    for device in devices or [None]:
-        _print_table(results, device, console)
+    """Print a table of errors, ROM and multipliers, one of cells and clock for each device, and what columns mean."""
+    # What an adder needs before synthesis is the same wherever its tables are kept: the first of each.
+    _print_table(list({result.point.format: result for result in results[::-1]}.values())[::-1], None, console)
+    built = [result for result in results if not result.reason]
+    for device in devices if built else ():
+        _print_table(built, device, console)
     lines = [
-        "max, mean: error of s(d) and t(d) over all d, in units of the last place; rounded: share of nearest integers"
+        "max, mean: error of s(d) and t(d) over all d, in units of the last place; rounded: share of nearest integers",
+        "clocks: latency of the unit that adds and subtracts",
+        "*: no other has a lower max, ROM or multipliers (width times width) at no more of the other two"
+        + "; with a device, a lower max at no more area, or less area at no larger max" * bool(devices),
     ]
     if devices:
         rams = " or ".join(f"{device.area(0, 1, 0):.0f} ({device.name})" for device in devices)
@@ -195,13 +201,6 @@ def _print(results: Sequence[Result], devices: Sequence[Device], seed: int, cons
             f"area: LUT4, a block RAM counted as {rams}{' and a DSP as ' * bool(dsps)}{dsps}: the device's LUT4 for "
             "each of them",
             f"MHz: between registers, with seed {seed}; another seed may change it by 10 or 20 %",
-            "clocks: latency of the unit that adds and subtracts",
-            "*: no other has a lower max at no more area, or less area at no larger max",
-        ]
-    else:
-        lines += [
-            "clocks: latency of the unit that adds and subtracts",
-            "*: no other has a lower max, ROM or multipliers (width times width) at no more of the other two",
         ]
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)

@@ -179,7 +179,7 @@ def explore(
         exploration = _Exploration(seed, _Kept(force), steps, pool, runner)
         for point in points:
             result, digest = exploration.measure(point)
-            key = digest or str(point)
+            key = f"{point.format.adder.name}, {digest or point.rom}"  # two adders may have the same gates
             if key in results:
                 steps.drop(each)
                 continue

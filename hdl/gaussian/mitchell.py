@@ -25,8 +25,8 @@ class MitchellDatapath(GaussianDatapath):
     memory and no multiplier.
 
     Measured of :class:`~hdl.AddSubtract` with Mitchell() (``benchmarks/cells.py``; Yosys 0.70, nextpnr 0.11.1, seed 1):
-    lns16 on an iCE40 HX8K 457 LUT4, 394 registers and 148 MHz, on an ECP5-25k 473, 402 and 178 MHz; lns32 1030, 701 and
-    95 MHz, and 1000, 703 and 132 MHz. With one correction lns16 takes 5 % fewer LUT4, with none 33 %.
+    lns16 on an iCE40 HX8K 457 LUT4, 394 registers and 148 MHz, on an ECP5-25k 488, 402 and 180 MHz; lns32 1024, 701 and
+    97 MHz, and 1112, 703 and 149 MHz. With one correction lns16 takes 5 % fewer LUT4, with none 33 %.
     """
 
     def __init__(self, format: LNSFormat, *, rom: str = "block"):

@@ -187,5 +187,5 @@ def test_other_numbers_of_corrections_are_refused(corrections):
 
 
 def test_another_base_is_refused():
-    with pytest.raises(ValueError, match=exactly("the adder mitchell needs a format of base 2, not 3.0")):
+    with pytest.raises(ValueError, match=exactly("the adder mitchell needs base 2, not 3.0")):
         LNSFormat(8, 7, adder=Mitchell(), base=3.0)

@@ -213,6 +213,27 @@ def test_designs_are_the_same_everywhere(format, rows, rom_bits, digest):
     assert found == (rows, rom_bits, digest)
 
 
+@pytest.mark.parametrize("frac_bits", [3, 7, 10])
+def test_an_error_that_samples_cannot_tell_from_a_half_is_a_half(frac_bits):
+    quality = measure(with_piecewise(LNSFormat(8, frac_bits), 1, 0.50001))
+    assert quality.max < 0.50001
+
+
+@pytest.mark.parametrize("error", [48.0, 56.0, 64.0])
+def test_what_a_logarithm_covers_ends_where_the_gates_end(error):
+    """Whatever the exponent of the x below which there is a logarithm: the generator takes the cheapest."""
+    for near in (0, 1, 2):
+        problem = generator._Problem(8, 2, error, near, margin=1 << 12)
+        assert problem.ends[1] >= 1 << 8 + near
+        assert max(part.start + (1 << part.size) for part in problem.parts if part.curve != "sum") == problem.ends[1]
+
+
+@pytest.mark.parametrize("error", [8.0, 40.0, 62.5])
+@pytest.mark.parametrize("frac_bits", [13, 15])
+def test_large_errors_hold_between_samples_too(frac_bits, error):
+    assert measure(with_piecewise(LNSFormat(8, frac_bits), 2, error)).max < error
+
+
 def test_a_smaller_error_never_costs_less():
     costs = [generator._cost(Piecewise(1, error).design(lns16)) for error in (0.5, 0.75, 1.0, 2.0, 4.0, 8.0)]
     assert costs == sorted(costs, reverse=True)

@@ -24,9 +24,8 @@ __all__ = ["generate"]
 # what cutting off may add between these is bounded instead.
 _ENUMERATED = 8
 _SAMPLES = 1 << 6
-# What rounding of samples and of their polynomial, and curvature between them, may add, in units of a sample: about a
-# thousandth of a unit of the last place.
-_SLACK = 6
+# What rounding of samples and of their polynomial may add, in units of a sample; curvature between them adds to it.
+_ROUNDING = 3
 # A part that needs more segments is given up.
 _MOST_SEGMENTS = 1 << 16
 # Samples of segments fitted at a time, for each of which there are some tens of candidates.
@@ -58,12 +57,12 @@ def generate(frac_bits: int, degree: int, error: float, logarithm: bool = False)
     if not logarithm:
         problem = _Problem(frac_bits, degree, error)
         return SegmentedGaussian(frac_bits, _cheapest(problem), problem.ends)
-    best = None
+    best, memory = None, ({}, {})
     for near, sixteenths in itertools.product((0, 1, 2), (2, 3, 4)):
         # So many sixteenths of what the error leaves beside the rounding of the result are for the fall.
         margin = int((error - 0.5) * 2 * sixteenths * 2 ** (SAMPLE_BITS - 4))
         fall = _cheapest(_Fall(frac_bits, degree, near, margin))
-        problem = _Problem(frac_bits, degree, error, near, margin)
+        problem = _Problem(frac_bits, degree, error, near, margin, memory)
         main = fall and _cheapest(problem, fewest=max(1, fall.guard_bits))
         if main:
             design = SegmentedGaussian(frac_bits, main, problem.ends, near, fall)
@@ -135,12 +134,12 @@ class _Fitter:
     parts : list of Part
     """
 
-    def __init__(self, curves: Curves, frac_bits: int, degree: int):
+    def __init__(self, curves: Curves, frac_bits: int, degree: int, memory: tuple[dict, dict] | None = None):
         self.curves, self.frac_bits, self.degree = curves, frac_bits, degree
         self.parts: list[Part] = []
-        self._samples: dict = {}
         self._fewest: dict[tuple, int] = {}
-        self._fits: dict = {}
+        # Samples and fits, which other fitters may share.
+        self._samples, self._fits = memory or ({}, {})
 
     def is_enumerated(self, part: Part, width: int) -> bool:
         """Whether a segment is fitted to all its distances, by :meth:`allowed`."""
@@ -192,11 +191,9 @@ class _Fitter:
 
     def _fit_part(self, part: Part, width: int, widths: _Widths) -> np.ndarray | None:
         """Return the rows of a part cut into segments of ``2**width`` distances, or None if one cannot be fitted."""
-        low, high = self.margins(part, widths.guard_bits)
-        cut = self.degree << SAMPLE_BITS - widths.guard_bits
-        if not self.is_enumerated(part, width) and high - low < 2 * _SLACK + cut:
+        if not self.is_enumerated(part, width) and self._room(part, widths.guard_bits) < 2 * self._slack(part, widths):
             return None  # what is cut off takes all the room
-        key = part, width, widths
+        key = part, width, widths, self.margins(part, widths.guard_bits)
         if key not in self._fits:
             samples = self._sample(part, width)
             limits = None
@@ -212,6 +209,19 @@ class _Fitter:
                     break
             self._fits[key] = None if fitted[-1] is None else np.concatenate(fitted)
         return self._fits[key]
+
+    def _room(self, part: Part, guard_bits: int) -> int:
+        """Return how much of the margins is left when everything has been cut off, in units of a sample."""
+        low, high = self.margins(part, guard_bits)
+        return high - low - (self.degree << SAMPLE_BITS - guard_bits)
+
+    def _slack(self, part: Part, widths: _Widths) -> int:
+        """Return by how much y may be off at a sample, and between samples more than at them, in units of a sample.
+
+        A cubic that swings by 2a over a segment, the most that fits, curves by 48 a per segment squared where it is
+        extreme inside: 6 a / 64**2 between two of 64 samples. A parabola curves by a third of that.
+        """
+        return _ROUNDING + max(3, 3 * self._room(part, widths.guard_bits) >> SAMPLE_BITS)
 
     def _fit_segments(self, samples, limits, part: Part, width: int, widths: _Widths) -> np.ndarray | None:
         slope, bend = self._candidates(samples, part, width, widths.guard_bits)
@@ -292,9 +302,10 @@ class _Fitter:
         i, bits = np.arange(samples.shape[1]), samples.shape[1].bit_length() - 1
         fall = (slope[..., None] * i << shift >> bits) - (bend[..., None] * i**2 << shift >> 2 * bits)
         low, high = self.margins(part, widths.guard_bits)
+        slack = self._slack(part, widths)
         # Not below zero either, so that gates need no sign.
-        least = (np.maximum(samples + low, 0) + fall).max(axis=-1) + _SLACK + below
-        most = (samples + fall).min(axis=-1) + high - _SLACK - above
+        least = (np.maximum(samples + low, 0) + fall).max(axis=-1) + slack + below
+        most = (samples + fall).min(axis=-1) + high - slack - above
         return -(-least >> shift), most >> shift
 
 
@@ -309,14 +320,25 @@ class _Problem(_Fitter):
         Exponent of the x below which t is made of a logarithm, if it is.
     margin : int
         What is left there for the fall, in units of a sample.
+    memory : tuple of (dict, dict), optional
+        What problems of the same precision, degree and error share.
     """
 
-    def __init__(self, frac_bits: int, degree: int, error: float, near: int | None = None, margin: int = 0):
-        super().__init__(Curves(frac_bits, near or 0), frac_bits, degree)
-        self._nearest, self._margin = error == 0.5, margin
-        self.spread = 3 if self._nearest else 2
+    def __init__(
+        self,
+        frac_bits: int,
+        degree: int,
+        error: float,
+        near: int | None = None,
+        margin: int = 0,
+        memory: tuple[dict, dict] | None = None,
+    ):
+        super().__init__(Curves(frac_bits, near or 0), frac_bits, degree, memory)
         # Twice the error in units of a sample, so that a sample's own rounding, of half a unit, is an integer.
         self._error = int(error * 2 ** (SAMPLE_BITS + 1))
+        # What samples cannot tell from 0.5 is 0.5: the nearest integers are closer than that.
+        self._nearest, self._margin = self._error == 1 << SAMPLE_BITS, margin
+        self.spread = 3 if self._nearest else 2
         self._integers = LogScale.of(frac_bits, 2.0)
         steps = 1 << frac_bits
         self.ends = (self._end("sum", 1), self._end("difference", 2))  # the first region of t may start at one unit
@@ -325,6 +347,7 @@ class _Problem(_Fitter):
             first = steps
         else:
             first = steps << near
+            self.ends = self.ends[0], max(first, self.ends[1])  # the logarithm's octave is a whole one
             # Its first half needs more segments than the second.
             self.parts = [Part("logarithm", (first >> 1) + i * (first >> 2), frac_bits + near - 2) for i in (0, 1)]
         self.parts += [Part("sum", start, frac_bits) for start in range(0, self.ends[0], steps)]

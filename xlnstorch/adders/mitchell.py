@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import TYPE_CHECKING
 
 import torch
@@ -80,12 +81,17 @@ class Mitchell(TabledAdder):
     corrections: int = 2
 
     def __post_init__(self) -> None:
-        if type(self.corrections) is not int or self.corrections not in _SINGULARITY:
+        try:
+            corrections = None if isinstance(self.corrections, bool) else operator.index(self.corrections)
+        except TypeError:
+            corrections = None
+        if corrections not in _SINGULARITY:
             raise ValueError(f"corrections must be 0, 1 or 2, not {self.corrections!r}")
+        object.__setattr__(self, "corrections", corrections)
 
     def check(self, format: LNSFormat) -> None:
         if format.base != 2.0:
-            raise ValueError(f"the adder {self.name} needs a format of base 2, not {format.base}")
+            raise ValueError(f"the adder {self.name} needs base 2, not {format.base}")
 
     def reach(self, format: LNSFormat) -> int:
         return _reach(format.frac_bits)

@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import operator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from .. import cache, exact
+from .. import cache, double_double, exact, rounding
 from . import curves, generator, segments
 from .adder import AdderCost, TabledAdder
 from .segments import Polynomials, Region, SegmentedGaussian
@@ -69,8 +70,12 @@ class Piecewise(TabledAdder):
     singularity: str = "segments"
 
     def __post_init__(self) -> None:
-        if isinstance(self.degree, bool) or not isinstance(self.degree, int):
+        if isinstance(self.degree, bool):
             raise TypeError(f"degree must be an integer, not {self.degree!r}")
+        try:
+            object.__setattr__(self, "degree", operator.index(self.degree))
+        except TypeError:
+            raise TypeError(f"degree must be an integer, not {self.degree!r}") from None
         if self.degree not in (1, 2):
             raise ValueError(f"degree must be 1 or 2, not {self.degree}")
         if isinstance(self.error, bool) or not isinstance(self.error, (int, float)):
@@ -98,7 +103,7 @@ class Piecewise(TabledAdder):
             )
 
     def design(self, format: LNSFormat) -> SegmentedGaussian:
-        """Return the tables and widths; made once (some seconds at 23 fraction bits), then kept in the cache folder."""
+        """Return the tables and widths; made once, in up to a minute at 23 fraction bits, and kept in the cache."""
         return self._design(format.frac_bits)
 
     def _design(self, frac_bits: int) -> SegmentedGaussian:
@@ -155,5 +160,6 @@ def _polynomials(kept: dict) -> Polynomials:
 @functools.cache
 def _sources() -> str:
     """What a design depends on besides its parameters: the code that makes it."""
-    code = b"".join(Path(module.__file__).read_bytes() for module in (curves, generator, segments, exact))
+    modules = (curves, generator, segments, exact, rounding, double_double)
+    code = b"".join(Path(module.__file__).read_bytes() for module in modules)
     return hashlib.sha256(code).hexdigest()

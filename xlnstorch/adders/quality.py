@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,10 @@ def measure(format: LNSFormat, *, every: int = 1, progress: Callable[[int, int],
     ValueError
         `every` is below 1.
     """
+    try:
+        every = operator.index(every)
+    except TypeError:
+        raise TypeError(f"every must be an integer, not {every!r}") from None
     if every < 1:
         raise ValueError(f"every must be at least 1, not {every!r}")
     reach = max(format.adder.reach(format), format.scale.gaussian_reach)

@@ -79,8 +79,8 @@ class Polynomials:
 
     @property
     def rom_bits(self) -> int:
-        """Bits of all coefficients."""
-        return len(self.rows) * sum(self.coefficient_bits)
+        """Bits of all coefficients; of a plain table only of its values."""
+        return len(self.rows) * sum(self.coefficient_bits if self.offset_bits else self.coefficient_bits[:1])
 
     @property
     def multipliers(self) -> tuple[tuple[int, int], ...]:
