@@ -79,9 +79,9 @@ def test_without_synthesis_there_is_one_table(runs, capsys):
 
 
 def test_two_adders_with_the_same_gates_are_two_rows(runs, capsys):
-    adders = [f"piecewise:error={error}" for error in (3.0, 4.0)]
+    adders = [f"piecewise:error={error}" for error in (2.0, 3.0)]
     options = [option for adder in adders for option in ("--adder", adder)]
-    assert main(["adders", "--format", "4,1", "--no-synthesis", "--json", *options]) == 0
+    assert main(["adders", "--format", "3,0", "--no-synthesis", "--json", *options]) == 0
     assert [row["adder"] for row in json.loads(capsys.readouterr().out)["adders"]] == adders
 
 
