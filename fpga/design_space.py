@@ -20,6 +20,7 @@ from hdl.gaussian import datapath_of
 from sim.simulators import BuildFailed
 from xlnstorch import LNSFormat, cache
 from xlnstorch.adders import ADDERS, Adder, AdderQuality, Exact, measure
+from xlnstorch.checks import integer_between
 
 from . import flow
 from .flow import Device, Implementation, memory_bits, to_rtlil, tool_versions
@@ -168,7 +169,7 @@ def explore(
     BuildFailed
         A program failed. The other points are finished, and kept, before.
     """
-    seed, jobs = _check("seed", seed, 0, (1 << 31) - 1), _check("jobs", jobs, 1, 1024)
+    seed, jobs = integer_between("seed", seed, 0, (1 << 31) - 1), integer_between("jobs", jobs, 1, 1024)
     flow.require_tools(devices)
     each = max(1, len(devices))
     steps = _Steps(len(points) * each, progress)
@@ -197,16 +198,6 @@ def explore(
     if failures:
         raise BuildFailed("\n".join(failures))
     return list(results.values())
-
-
-def _check(name: str, value: int, low: int, high: int) -> int:
-    try:
-        value = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, not {value!r}") from None
-    if not low <= value <= high:
-        raise ValueError(f"{name} must be between {low} and {high}, not {value}")
-    return value
 
 
 class _Steps:

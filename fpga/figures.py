@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from xlnstorch.plot.figures import GREY, colour_of
+
 from .design_space import Result, area, front
 from .flow import Device
 
@@ -13,10 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["draw_design_space"]
-
-# Okabe and Ito's colours, as in xlnstorch.plot.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_GREY = "#595959"
 
 
 def draw_design_space(results: Sequence[Result], devices: Sequence[Device] = ()) -> Figure:
@@ -56,13 +54,13 @@ def draw_design_space(results: Sequence[Result], devices: Sequence[Device] = ())
     ]
     if numbers:
         figure.legend(handles=numbers, loc="outside right upper", fontsize="small")
-    marks = [Line2D([], [], linestyle="none", marker="o", markersize=11, color=_GREY, label="Pareto-optimal")]
+    marks = [Line2D([], [], linestyle="none", marker="o", markersize=11, color=GREY, label="Pareto-optimal")]
     if devices:
         marks += [
-            Line2D([], [], linestyle="none", marker="o", color=_GREY, label="tables in block RAM"),
-            Line2D([], [], linestyle="none", marker="o", color=_GREY, markerfacecolor="white", label="tables in LUTs"),
+            Line2D([], [], linestyle="none", marker="o", color=GREY, label="tables in block RAM"),
+            Line2D([], [], linestyle="none", marker="o", color=GREY, markerfacecolor="white", label="tables in LUTs"),
         ]
-    marks.append(Line2D([], [], linestyle="none", marker="D", color=_GREY, label="no tables"))
+    marks.append(Line2D([], [], linestyle="none", marker="D", color=GREY, label="no tables"))
     figure.legend(handles=marks, loc="outside lower center", ncols=len(marks), fontsize="small")
     if results:
         figure.suptitle(f"Adders of {results[0].point.format.name}")
@@ -86,12 +84,12 @@ def _draw_panel(ax: Axes, results: Sequence[Result], styles: Sequence[dict], dev
             ha="center",
             va="bottom" if above else "top",
             fontsize="medium" if best else "x-small",
-            color="black" if best else _GREY,
+            color="black" if best else GREY,
         )
         if best:
             optimal.append((x, y))
     if device and optimal:
-        ax.step(*zip(*sorted(optimal), strict=True), where="post", color=_GREY, linewidth=1.0, zorder=1)
+        ax.step(*zip(*sorted(optimal), strict=True), where="post", color=GREY, linewidth=1.0, zorder=1)
 
 
 def _label(ax: Axes, device: Device | None) -> None:
@@ -118,7 +116,7 @@ def _label(ax: Axes, device: Device | None) -> None:
 
 
 def _style(result: Result, kinds: Sequence[str], *, by_rom: bool) -> dict[str, str]:
-    colour = _COLOURS[kinds.index(_kind(result)) % len(_COLOURS)]
+    colour = colour_of(kinds.index(_kind(result)))
     filled = result.point.rom == "block" or not result.rom_bits or not by_rom
     return {
         "marker": "o" if result.rom_bits else "D",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import operator
 from fractions import Fraction
 
 import torch
 
 from . import arithmetic
+from .checks import as_integer, integer_between
 from .double_double import DoubleDouble, two_sum
 from .formats import LNSFormat
 
@@ -98,13 +98,7 @@ def encode_fixed(format: LNSFormat, integers: torch.Tensor, frac_bits: int) -> t
 
 
 def _fixed_bits(frac_bits: int) -> int:
-    try:
-        bits = operator.index(frac_bits)
-    except TypeError:
-        raise TypeError(f"frac_bits must be an integer, not {frac_bits!r}") from None
-    if not -256 <= bits <= 256:
-        raise ValueError(f"frac_bits must be between -256 and 256, not {bits}")
-    return bits
+    return integer_between("frac_bits", frac_bits, -256, 256)
 
 
 def _magnitude(integers: torch.Tensor) -> DoubleDouble:
@@ -212,10 +206,7 @@ def decode_fixed(
     >>> integers.tolist(), flags["overflow"].tolist()
     ([32, -48, 127], [False, False, True])
     """
-    try:
-        bits = operator.index(width)
-    except TypeError:
-        raise TypeError(f"width must be an integer, not {width!r}") from None
+    bits = as_integer("width", width)
     most = 64 if signed else 63
     if not 1 <= bits <= most:
         raise ValueError(f"width must be between 1 and {most} where signed={bool(signed)}, not {bits}")

@@ -181,17 +181,22 @@ class LogScale:
 
     def gaussian_sum(self, d: torch.Tensor) -> torch.Tensor:
         """Return the nearest integer to ``s(d) = log(1 + base**-d)`` for each d ≥ 0, all in units of this scale."""
-        x = d.to(torch.float64) * self._ln_unit
-        return self._gaussian(d, +1, torch.log1p(torch.exp(-x)) / self._ln_unit)
+        return self._gaussian(d, +1)
 
     def gaussian_difference(self, d: torch.Tensor) -> torch.Tensor:
         """Return the nearest integer to ``t(d) = -log(1 - base**-d)`` for each d ≥ 1, all in units of this scale."""
+        return self._gaussian(d, -1)
+
+    def gaussian_real(self, d: torch.Tensor, sign: int) -> torch.Tensor:
+        """Return ``s(d)``, or where `sign` is -1 ``t(d)``, in float64, as its functions have it: not to be rounded."""
         x = d.to(torch.float64) * self._ln_unit
+        if sign > 0:
+            return torch.log1p(torch.exp(-x)) / self._ln_unit
         # Each form is used where it is well conditioned: near the singularity, and far from it.
         logarithm = torch.where(x < math.log(2.0), torch.log(-torch.expm1(-x)), torch.log1p(-torch.exp(-x)))
-        return self._gaussian(d, -1, -logarithm / self._ln_unit)
+        return -logarithm / self._ln_unit
 
-    def _gaussian(self, d: torch.Tensor, sign: int, estimate: torch.Tensor) -> torch.Tensor:
+    def _gaussian(self, d: torch.Tensor, sign: int) -> torch.Tensor:
         def refine(indices: torch.Tensor, floor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             # log2(1 ± 2**-d) = log2(2**d ± 1) - d, and 2**d ± 1 = (2**whole ± 1) + 2**whole (2**fraction - 1), where
             # all terms are positive or zero. Beyond 2**52 the first one is not exact, and the logarithms far below 1/2.
@@ -205,7 +210,8 @@ class LogScale:
             return sign * result, proved & (exponent <= 52)
 
         exact = functools.partial(self._gaussian_exact, sign=sign)
-        return _settle(estimate, lambda i: exact(int(d.reshape(-1)[i])), 0.0, refine if self.base == 2.0 else None)
+        estimate, base_2 = self.gaussian_real(d, sign), self.base == 2.0
+        return _settle(estimate, lambda i: exact(int(d.reshape(-1)[i])), 0.0, refine if base_2 else None)
 
     def _gaussian_exact(self, d: int, sign: int) -> int:
         def ball() -> flint.arb:

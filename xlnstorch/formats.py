@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 
 import torch
 
 from .accumulators import Accumulator, LogAccumulator
 from .adders import Adder, Exact
+from .checks import as_integer
 from .exact import LogScale
 
 __all__ = ["LNSFormat"]
@@ -63,11 +63,7 @@ class LNSFormat:
 
     def __post_init__(self) -> None:
         for name in ("int_bits", "frac_bits"):
-            value = getattr(self, name)
-            try:
-                object.__setattr__(self, name, operator.index(value))
-            except TypeError:
-                raise TypeError(f"{name} must be an integer, not {value!r}") from None
+            object.__setattr__(self, name, as_integer(name, getattr(self, name)))
         if self.int_bits < 1:
             raise ValueError(f"int_bits must be at least 1, not {self.int_bits}")
         if not 0 <= self.frac_bits <= 48:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import torch
 if TYPE_CHECKING:
     from ..formats import LNSFormat
 
-__all__ = ["Accumulator", "check_bits"]
+__all__ = ["Accumulator"]
 
 
 class Accumulator(ABC):
@@ -31,14 +30,3 @@ class Accumulator(ABC):
     @abstractmethod
     def matmul(self, format: LNSFormat, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """Return the words of the matrix product, (…, M, K) by (…, K, N); the sums are over K."""
-
-
-def check_bits(name: str, value: int, most: int) -> int:
-    """Return a number of bits if it is an integer from 0 to `most`."""
-    try:
-        bits = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, not {value!r}") from None
-    if not 0 <= bits <= most:
-        raise ValueError(f"{name} must be between 0 and {most}, not {bits}")
-    return bits

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from .. import arithmetic
+from ..checks import integer_between
 from ..exact import LogScale
 from ..observe import report
-from .accumulator import Accumulator, check_bits
+from .accumulator import Accumulator
 from .register import MAX_TERMS, Registers
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class LinearAccumulator(Accumulator):
     def __post_init__(self) -> None:
         for name, most in (("table_bits", _MAX_TABLE_BITS), ("frac_bits", _MAX_REGISTER_BITS)):
             if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, check_bits(name, value, most))
+                object.__setattr__(self, name, integer_between(name, value, 0, most))
 
     def __repr__(self) -> str:
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

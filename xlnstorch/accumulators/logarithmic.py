@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from .. import arithmetic
+from ..checks import integer_between
 from ..observe import report
 from ..rounding import round_shift
-from .accumulator import Accumulator, check_bits
+from .accumulator import Accumulator
 
 if TYPE_CHECKING:
     from ..formats import LNSFormat
@@ -59,7 +60,7 @@ class LogAccumulator(Accumulator):
     def __post_init__(self) -> None:
         if self.order not in ("sequential", "tree"):
             raise ValueError(f"order must be 'sequential' or 'tree', not {self.order!r}")
-        object.__setattr__(self, "guard_bits", check_bits("guard_bits", self.guard_bits, _MAX_FRAC_BITS))
+        object.__setattr__(self, "guard_bits", integer_between("guard_bits", self.guard_bits, 0, _MAX_FRAC_BITS))
 
     def __repr__(self) -> str:
         guard = f", guard_bits={self.guard_bits}" if self.guard_bits else ""

@@ -6,13 +6,13 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import operator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from .. import cache, double_double, exact, rounding
+from ..checks import as_integer
 from . import curves, generator, segments
 from .adder import AdderCost, TabledAdder
 from .segments import Polynomials, Region, SegmentedGaussian
@@ -72,10 +72,7 @@ class Piecewise(TabledAdder):
     def __post_init__(self) -> None:
         if isinstance(self.degree, bool):
             raise TypeError(f"degree must be an integer, not {self.degree!r}")
-        try:
-            object.__setattr__(self, "degree", operator.index(self.degree))
-        except TypeError:
-            raise TypeError(f"degree must be an integer, not {self.degree!r}") from None
+        object.__setattr__(self, "degree", as_integer("degree", self.degree))
         if self.degree not in (1, 2):
             raise ValueError(f"degree must be 1 or 2, not {self.degree}")
         if isinstance(self.error, bool) or not isinstance(self.error, (int, float)):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
+
+from ..checks import as_integer
 
 if TYPE_CHECKING:
     from ..formats import LNSFormat
@@ -80,10 +80,7 @@ def measure(format: LNSFormat, *, every: int = 1, progress: Callable[[int, int],
     ValueError
         `every` is below 1.
     """
-    try:
-        every = operator.index(every)
-    except TypeError:
-        raise TypeError(f"every must be an integer, not {every!r}") from None
+    every = as_integer("every", every)
     if every < 1:
         raise ValueError(f"every must be at least 1, not {every!r}")
     reach = max(format.adder.reach(format), format.scale.gaussian_reach)
@@ -120,16 +117,9 @@ class _Tally:
         if not d.numel():
             return
         got = format.adder.gaussian(format, d, torch.full(d.shape, subtract)).abs()
-        scale, unit = format.scale, math.log(format.base) / 2.0**format.frac_bits
-        x = d.to(torch.float64) * unit
-        if subtract:
-            nearest = scale.gaussian_difference(d)
-            near = torch.log(-torch.expm1(-x))
-            real = -torch.where(x < math.log(2.0), near, torch.log1p(-torch.exp(-x))) / unit
-        else:
-            nearest = scale.gaussian_sum(d)
-            real = torch.log1p(torch.exp(-x)) / unit
-        error = (got - real).abs()
+        scale = format.scale
+        nearest = scale.gaussian_difference(d) if subtract else scale.gaussian_sum(d)
+        error = (got - scale.gaussian_real(d, -1 if subtract else +1)).abs()
         self.worst = max(self.worst, float(error.max()))
         self.total += float(error.sum())
         self.points += d.numel()

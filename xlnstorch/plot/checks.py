@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable
 
 import numpy as np
 
 from ..catalog import named_format
+from ..checks import as_integer
 from ..formats import LNSFormat
 
 __all__ = [
@@ -57,10 +57,7 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
 
 def check_count(name: str, value: int, low: int, high: int) -> int:
     """Return `value` if it is an integer from `low` to `high`."""
-    try:
-        value = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, not {value!r}") from None
+    value = as_integer(name, value)
     if not low <= value <= high:
         raise ValueError(f"{name} must be between {low:,} and {high:,}, not {value:,}")
     return value
@@ -68,10 +65,7 @@ def check_count(name: str, value: int, low: int, high: int) -> int:
 
 def check_seed(seed: int) -> int:
     """Return `seed` if it is one."""
-    try:
-        seed = operator.index(seed)
-    except TypeError:
-        raise TypeError(f"seed must be an integer, not {seed!r}") from None
+    seed = as_integer("seed", seed)
     if not 0 <= seed < 1 << 63:
         raise ValueError(f"seed must be at least 0 and below 2**63, not {seed}")
     return seed

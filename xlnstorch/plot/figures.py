@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "GREY",
+    "colour_of",
     "draw_error_map",
     "draw_number_histogram",
     "draw_precision_sweep",
@@ -30,7 +32,7 @@ __all__ = [
 
 # Okabe and Ito's colours, told apart with any colour vision, without the yellow, which is faint on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_GREY = "#595959"
+GREY = "#595959"
 _DASHES = ("--", "-.", ":")
 # With more steps than this the words beside them would overlap.
 _MAX_WORDS = 20
@@ -54,12 +56,13 @@ def _axes(ax: Axes | None, size: tuple[float, float] = (7.0, 4.5)) -> Axes:
     return pyplot.subplots(figsize=size, layout="constrained")[1]
 
 
-def _colour(index: int) -> str:
+def colour_of(index: int) -> str:
+    """Return the colour of the line or kind with this number."""
     return _COLOURS[index % len(_COLOURS)]
 
 
 def _lns_style(index: int) -> dict[str, object]:
-    return {"color": _colour(index), "linewidth": 2.4}
+    return {"color": colour_of(index), "linewidth": 2.4}
 
 
 def _float_style(index: int) -> dict[str, object]:
@@ -164,10 +167,10 @@ def _cell_edges(centres: np.ndarray) -> np.ndarray:
 def draw_staircase(data: Staircase, ax: Axes | None = None) -> Axes:
     """Draw what real numbers are rounded to, with the words where there is room for them; return the Axes."""
     ax = _axes(ax)
-    ax.plot(data.interval, data.interval, color=_GREY, linewidth=0.8, linestyle=":", label="not rounded")
+    ax.plot(data.interval, data.interval, color=GREY, linewidth=0.8, linestyle=":", label="not rounded")
     for index, stairs in enumerate(data.stairs):
         ax.stairs(
-            stairs.values, stairs.edges, baseline=None, color=_colour(index), linewidth=1.6, label=repr(stairs.format)
+            stairs.values, stairs.edges, baseline=None, color=colour_of(index), linewidth=1.6, label=repr(stairs.format)
         )
         if len(data.stairs) == 1 and len(stairs.words) <= _MAX_WORDS:
             ax.margins(x=0.12)  # room for the last word
@@ -194,8 +197,8 @@ def draw_number_histogram(data: NumberHistogram, ax: Axes | None = None) -> Axes
     """Draw how many numbers lie in each bin, on a logarithmic axis of counts; return the Axes."""
     ax = _axes(ax)
     for index, (format, counts) in enumerate(zip(data.formats, data.counts, strict=True)):
-        ax.stairs(counts, data.edges, color=_colour(index), linewidth=1.6, label=repr(format))
-        ax.stairs(counts, data.edges, color=_colour(index), fill=True, alpha=0.15)
+        ax.stairs(counts, data.edges, color=colour_of(index), linewidth=1.6, label=repr(format))
+        ax.stairs(counts, data.edges, color=colour_of(index), fill=True, alpha=0.15)
     if data.scale == "log":
         ax.set_xscale("log", base=2)
     ax.set_yscale("log", nonpositive="clip")
@@ -236,7 +239,7 @@ def draw_precision_sweep(data: Sweep, ax: Axes | None = None) -> Axes:
     """Draw the median relative error against fraction bits, shaded up to the largest; return the Axes."""
     ax = _axes(ax)
     for index, line in enumerate(data.lines):
-        colour = _colour(index)
+        colour = colour_of(index)
         ax.plot(data.frac_bits, line.median, "o-", color=colour, markersize=4, label=line.label)
         ax.fill_between(data.frac_bits, line.median, line.largest, color=colour, alpha=0.15, linewidth=0)
         ax.plot(data.frac_bits, line.largest, "^", color=colour, markersize=4, label="_nolegend_")
