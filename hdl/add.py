@@ -101,4 +101,5 @@ class AddSubtract(Unit):
         m.d.comb += field.eq(
             Mux(looked_up.subtract, looked_up.larger - looked_up.gaussian, looked_up.larger + looked_up.gaussian)
         )
-        return pipeline.stage(field=field, sign=looked_up.sign, zero=looked_up.zero)
+        added = pipeline.stage(field=field, sign=looked_up.sign, zero=looked_up.zero)
+        return self.fitted(m, pipeline, **vars(added))

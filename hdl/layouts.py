@@ -1,14 +1,19 @@
-"""Payloads of the units' streams, laid out from the format."""
+"""Payloads of the units' streams, laid out from the format, and what their bits are as tensors."""
 
 from __future__ import annotations
 
-from amaranth.hdl import unsigned
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from amaranth.hdl import Cat, Const, Module, Value, unsigned
 from amaranth.lib import data
 
+from xlnstorch import from_words
 from xlnstorch.formats import LNSFormat
 from xlnstorch.observe import FLAGS
 
-__all__ = ["FlagsLayout", "WordLayout", "fit"]
+__all__ = ["FlagsLayout", "WordLayout", "classify", "fit"]
 
 
 class WordLayout(data.StructLayout):
@@ -16,6 +21,15 @@ class WordLayout(data.StructLayout):
 
     def __init__(self, format: LNSFormat):
         super().__init__({"field": unsigned(format.log_bits), "sign": unsigned(1)})
+        self.format = format
+
+    def tensor(self, integers: np.ndarray) -> torch.Tensor:
+        """Return words, as the non-negative integers on the wires (int64), as an LNSTensor."""
+        return from_words(torch.from_numpy(integers), self.format)
+
+    def integers(self, tensor: torch.Tensor) -> np.ndarray:
+        """Return an LNSTensor's words as the non-negative integers on the wires, in int64."""
+        return self.format.to_unsigned(tensor.words).numpy()
 
 
 class FlagsLayout(data.StructLayout):
@@ -25,30 +39,67 @@ class FlagsLayout(data.StructLayout):
         super().__init__({flag: unsigned(1) for flag in FLAGS})
 
 
-def fit(m, format: LNSFormat, *, sign, field, zero, result, flags):
+def classify(format: LNSFormat, word: data.View) -> SimpleNamespace:
+    """Return what a word is: ``zero``, ``infinite`` and ``nan``, 1 bit each; the last two only where there are such.
+
+    The sign of a zero or a NaN means nothing.
+    """
+    empty = word.field == 0
+    if not format.specials:
+        return SimpleNamespace(zero=empty, infinite=Const(0), nan=Const(0))
+    return SimpleNamespace(zero=empty & ~word.sign, infinite=word.field.all(), nan=empty & word.sign)
+
+
+def fit(
+    m: Module,
+    format: LNSFormat,
+    *,
+    sign: Value,
+    field: Value,
+    zero: Value,
+    result: data.View,
+    flags: data.View,
+    infinite: Value | int = 0,
+    nan: Value | int = 0,
+    invalid: Value | int = 0,
+    zero_divide: Value | int = 0,
+) -> None:
     """Drive a result word and its flags from a field of any range: saturate above, flush below.
 
     Parameters
     ----------
     m : amaranth.hdl.Module
     format : LNSFormat
+        What saturates in a format with specials is infinite.
     sign : Value, 1 bit
-        Of the result, if it is not zero.
+        Of the result, if it is neither zero nor NaN.
     field : Value, signed
         The field before the range check.
     zero : Value, 1 bit
         The result is exactly zero, whatever `field` says.
     result : View of WordLayout
     flags : View of FlagsLayout
+    infinite : Value, 1 bit
+        The result is the largest field, without an overflow, whatever `field` says; not together with `zero`.
+    nan : Value, 1 bit
+        The result is NaN, whatever the others say; only in formats with specials.
+    invalid, zero_divide : Value, 1 bit
+        Flags to raise.
     """
-    above = field > format.max_field
+    above = field > format.max_finite_field
     below = field < 1
-    m.d.comb += [flags.overflow.eq(~zero & above), flags.underflow.eq(~zero & below)]
-    with m.If(zero | below):
-        m.d.comb += [result.sign.eq(0), result.field.eq(0)]
-    with m.Else():
-        m.d.comb += result.sign.eq(sign)
-        with m.If(above):
-            m.d.comb += result.field.eq(format.max_field)
-        with m.Else():
-            m.d.comb += result.field.eq(field[: format.log_bits])
+    given = zero | infinite | nan
+    largest = infinite | above
+    nothing = zero | nan | (below & ~infinite)
+    m.d.comb += [
+        flags.overflow.eq(~given & above),
+        flags.underflow.eq(~given & below),
+        flags.invalid.eq(invalid),
+        flags.zero_divide.eq(zero_divide),
+        result.sign.eq((sign & ~nothing) | nan),
+        # One LUT a bit.
+        result.field.eq(
+            (field[: format.log_bits] | Cat(largest).replicate(format.log_bits))
+            & ~Cat(nothing).replicate(format.log_bits)
+        ),
+    ]

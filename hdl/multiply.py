@@ -32,11 +32,12 @@ class Multiply(Unit):
         a, b = operands.a, operands.b
         sum_of_logs = Signal(signed(self.format.log_bits + 2))
         m.d.comb += sum_of_logs.eq(a.field + b.field - self.format.bias)
-        return pipeline.stage(
+        added = pipeline.stage(
             field=sum_of_logs,
             sign=self.sign(a, b),
             zero=(a.field == 0) | (b.field == 0),
         )
+        return self.fitted(m, pipeline, **vars(added))
 
     def sign(self, a: data.View, b: data.View):
         """Return the sign of the product."""

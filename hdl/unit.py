@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import ClassVar
 
-from amaranth.hdl import Module, Signal, unsigned
+from amaranth.hdl import Module, ShapeLike, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -22,7 +22,8 @@ __all__ = ["Unit"]
 class Unit(wiring.Component):
     """An arithmetic unit between two streams, one result a clock, in order.
 
-    Subclasses set `name`, `operations` and `latency`, and build the datapath in :meth:`datapath`.
+    Subclasses set `name`, `operations` and `latency`, say in :meth:`operands` and :meth:`results` what the payloads
+    hold, if that is not two words and a word with flags, and build the datapath in :meth:`datapath`.
 
     Parameters
     ----------
@@ -32,16 +33,20 @@ class Unit(wiring.Component):
     Members
     -------
     i : ``In(stream.Signature(...))``
-        Operands: ``a`` and ``b``, words; above them ``op``, the index into `operations`, if there is more than one.
+        The operands, by default ``a`` and ``b``, words; above them ``op``, the index into `operations`, if there is
+        more than one.
     o : ``Out(stream.Signature(...))``
-        The result: ``word``, and ``flags``.
+        The result, by default ``word``, and ``flags``.
 
     Attributes
     ----------
     name : str
         What the command line calls the unit.
     operations : dict
-        For each operation, in the order of opcodes, its golden function: an expression of LNSTensors.
+        For each operation, in the order of opcodes, its golden function: an expression of the operands, which are
+        tensors as their layouts make them (words are LNSTensors), in the order of :meth:`operands`. It returns the
+        tensor of the first result, whose flags are those that the arithmetic reports; or a dict with a tensor for each
+        result, and with the flags, where it has them, as a dict of tensors.
     latency : int
         Clocks from the acceptance of operands to the result, while nothing stalls; where it depends on the format, a
         property of the instance.
@@ -61,13 +66,13 @@ class Unit(wiring.Component):
             raise TypeError(f"{type(self).__name__} is not a unit: it has no operations")
         self.check_format(format)
         self._format = format
-        operands = {"a": WordLayout(format), "b": WordLayout(format)}
+        operands = self.operands()
         if len(self.operations) > 1:
             operands["op"] = unsigned(ceil_log2(len(self.operations)))
         super().__init__(
             {
                 "i": In(stream.Signature(data.StructLayout(operands))),
-                "o": Out(stream.Signature(data.StructLayout({"word": WordLayout(format), "flags": FlagsLayout()}))),
+                "o": Out(stream.Signature(data.StructLayout(self.results()))),
             }
         )
 
@@ -84,12 +89,26 @@ class Unit(wiring.Component):
         if format.base != 2.0:
             raise ValueError(f"a hardware format must have base 2, not {format.base}")
 
-    def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
-        """Add the stages that turn `operands` into registers ``sign``, ``field`` and ``zero``, and return them.
+    def operands(self) -> dict[str, ShapeLike]:
+        """Return the fields of the input payload, the lowest first, without the opcode."""
+        return {"a": WordLayout(self.format), "b": WordLayout(self.format)}
 
-        They go through :func:`~hdl.layouts.fit`, which saturates and flushes, in the last stage of the pipeline.
+    def results(self) -> dict[str, ShapeLike]:
+        """Return the fields of the output payload, the lowest first."""
+        return {"word": WordLayout(self.format), "flags": FlagsLayout()}
+
+    def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
+        """Add the stages that turn `operands` into the fields of the result, and return these, from the last stage.
+
+        A unit made of other units calls their datapaths, on its own pipeline or on branches of it.
         """
         raise NotImplementedError(f"{type(self).__name__} must define datapath")
+
+    def fitted(self, m: Module, pipeline: Pipeline, **before) -> SimpleNamespace:
+        """Add the last stage of most datapaths: saturate and flush, as :func:`~hdl.layouts.fit` does with `before`."""
+        word, flags = Signal(WordLayout(self.format)), Signal(FlagsLayout())
+        fit(m, self.format, **before, result=word, flags=flags)
+        return pipeline.stage(word=word, flags=flags)
 
     def pipeline(self, m: Module) -> Pipeline:
         """Return the pipeline that the stages are added to."""
@@ -98,14 +117,9 @@ class Unit(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         pipeline = self.pipeline(m)
-        before = self.datapath(m, pipeline, self.i.payload)
-
-        word, flags = Signal(WordLayout(self.format)), Signal(FlagsLayout())
-        fit(m, self.format, sign=before.sign, field=before.field, zero=before.zero, result=word, flags=flags)
-        fitted = pipeline.stage(word=word, flags=flags)
-
+        results = self.datapath(m, pipeline, self.i.payload)
         payload = Signal(self.o.payload.shape())
-        m.d.comb += [payload.word.eq(fitted.word), payload.flags.eq(fitted.flags)]
+        m.d.comb += [payload[name].eq(getattr(results, name)) for name in self.results()]
         pipeline.finish(payload)
         if pipeline.depth != self.latency:
             raise RuntimeError(
