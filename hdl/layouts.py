@@ -86,6 +86,7 @@ def fit(
     invalid, zero_divide : Value, 1 bit
         Flags to raise.
     """
+    infinite, nan = Value.cast(infinite), Value.cast(nan)  # the inverse of an int would be negative
     above = field > format.max_finite_field
     below = field < 1
     given = zero | infinite | nan
