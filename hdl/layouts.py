@@ -21,15 +21,15 @@ class WordLayout(data.StructLayout):
 
     def __init__(self, format: LNSFormat):
         super().__init__({"field": unsigned(format.log_bits), "sign": unsigned(1)})
-        self.format = format
+        self._word_format = format  # "format" is taken: it tells how a simulator shows a value
 
     def tensor(self, integers: np.ndarray) -> torch.Tensor:
         """Return words, as the non-negative integers on the wires (int64), as an LNSTensor."""
-        return from_words(torch.from_numpy(integers), self.format)
+        return from_words(torch.from_numpy(integers), self._word_format)
 
     def integers(self, tensor: torch.Tensor) -> np.ndarray:
         """Return an LNSTensor's words as the non-negative integers on the wires, in int64."""
-        return self.format.to_unsigned(tensor.words).numpy()
+        return self._word_format.to_unsigned(tensor.words).numpy()
 
 
 class FlagsLayout(data.StructLayout):
