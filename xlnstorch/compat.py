@@ -178,9 +178,13 @@ def to_xlns(tensor: LNSTensor) -> Any:
         The xlns package is not installed; the message says how to.
     TypeError
         `tensor` is not an LNSTensor.
+    ValueError
+        There are infinities or NaN in `tensor`, which the package has not.
     """
     if not isinstance(tensor, LNSTensor):
         raise TypeError(f"tensor must be an LNSTensor, not {type(tensor).__name__}")
+    if not bool(torch.isfinite(tensor).all()):
+        raise ValueError("tensor must be of finite numbers: arrays of the xlns package have neither infinities nor NaN")
     xlns = _xlns()
     base = tensor.base.item()
     array = xlns.xlnsnp(0) if base == xlns.xlnsB else xlns.xlnsnpb(0, base)

@@ -12,7 +12,18 @@ from .checks import as_integer, integer_between
 from .double_double import DoubleDouble, two_sum
 from .formats import LNSFormat
 
-__all__ = ["LNS_ZERO", "decode", "decode_fixed", "encode", "encode_fixed", "pack", "rescale", "unpack"]
+__all__ = [
+    "LNS_ZERO",
+    "decode",
+    "decode_fixed",
+    "encode",
+    "encode_fixed",
+    "encode_fixed_with_flags",
+    "encode_with_flags",
+    "pack",
+    "rescale",
+    "unpack",
+]
 
 #: Zero in the packed form: ``-2**53 | 1``, below every packed logarithm.
 LNS_ZERO = -(2**53) | 1
@@ -38,27 +49,51 @@ def encode(format: LNSFormat, values: torch.Tensor) -> torch.Tensor:
     format : LNSFormat
     values : Tensor
         Any real or boolean dtype and shape. Infinities saturate, both zeros are zero; what is nearest to a logarithm
-        below the range flushes to zero, above it saturates.
+        below the range flushes to zero, above it saturates. With specials, what saturates is infinite, and NaN is NaN.
 
     Raises
     ------
     TypeError
         Complex values.
     ValueError
-        NaN, which the format has no word for.
+        NaN, in a format that has no word for it.
+    """
+    if not format.specials and values.dtype.is_floating_point and bool(torch.isnan(values).any()):
+        raise ValueError(f"{format} has no word for NaN; found one in the values to encode")
+    words, _ = encode_with_flags(format, values)
+    return words
+
+
+def encode_with_flags(format: LNSFormat, values: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return the words nearest to real `values`, as :func:`encode` does, and the flags that gates raise.
+
+    These are ``overflow`` and ``underflow`` as in :func:`xlnstorch.arithmetic.fit`, the former too where an infinity
+    saturates, and ``invalid`` for NaN in a format that has no word for it, which becomes zero.
+
+    Raises
+    ------
+    TypeError
+        Complex values.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from xlnstorch import conversions, lns8
+    >>> words, flags = conversions.encode_with_flags(lns8, torch.tensor([1.0, 1e9, float("nan")]))
+    >>> words.tolist(), flags["overflow"].tolist(), flags["invalid"].tolist()
+    ([64, 127, 0], [False, True, False], [False, False, True])
     """
     if values.dtype.is_complex:
         raise TypeError(f"values must be real, not {values.dtype}")
     if not values.dtype.is_floating_point:
-        return encode_fixed(format, values, 0)
+        return encode_fixed_with_flags(format, values, 0)
     values = values.detach().to(torch.float64)
-    if bool(torch.isnan(values).any()):
-        raise ValueError(f"{format} has no word for NaN; found one in the values to encode")
-    magnitude = values.abs()
+    magnitude, nan = values.abs(), torch.isnan(values)
     infinite, zero = torch.isinf(magnitude), magnitude == 0
-    log = format.scale.log(torch.where(infinite | zero, 1.0, magnitude))
-    log = torch.where(infinite, LOG_LIMIT, torch.where(zero, -LOG_LIMIT, log))
-    return words_from_log(format, values < 0, log)
+    ordinary = ~(infinite | zero | nan)
+    field = torch.where(infinite, LOG_LIMIT, format.scale.log(torch.where(ordinary, magnitude, 1.0)) + format.bias)
+    special = {"infinite": infinite, "nan": nan} if format.specials else {"invalid": nan}
+    return arithmetic.fit(format, values < 0, field, zero, **special)
 
 
 def encode_fixed(format: LNSFormat, integers: torch.Tensor, frac_bits: int) -> torch.Tensor:
@@ -87,6 +122,14 @@ def encode_fixed(format: LNSFormat, integers: torch.Tensor, frac_bits: int) -> t
     >>> conversions.decode(lns16, words).tolist()
     [0.1876267587033032, -1.0]
     """
+    words, _ = encode_fixed_with_flags(format, integers, frac_bits)
+    return words
+
+
+def encode_fixed_with_flags(
+    format: LNSFormat, integers: torch.Tensor, frac_bits: int
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return the words of :func:`encode_fixed`, and the flags ``overflow`` and ``underflow``."""
     if integers.dtype.is_floating_point or integers.dtype.is_complex:
         raise TypeError(f"integers must be of an integer dtype, not {integers.dtype}")
     unit = 2.0 ** -_fixed_bits(frac_bits)
@@ -94,7 +137,7 @@ def encode_fixed(format: LNSFormat, integers: torch.Tensor, frac_bits: int) -> t
     zero = magnitude == 0
     log = format.scale.log(torch.where(zero, 1.0, magnitude), rest if bool(rest.any()) else None)
     negative = integers < 0 if integers.dtype in _SIGNED else torch.zeros_like(zero)
-    return words_from_log(format, negative, torch.where(zero, -LOG_LIMIT, log))
+    return arithmetic.fit(format, negative, log + format.bias, zero)
 
 
 def _fixed_bits(frac_bits: int) -> int:
@@ -109,10 +152,15 @@ def _magnitude(integers: torch.Tensor) -> DoubleDouble:
     return two_sum(high.to(torch.float64) * 2.0**32, low.to(torch.float64))
 
 
-def words_from_log(format: LNSFormat, sign: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
-    """Return the words with these signs and int64 logarithms e; above the range saturate, below it flush."""
+def words_from_log(
+    format: LNSFormat, sign: torch.Tensor, log: torch.Tensor, nan: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return the words with these signs and int64 logarithms e; above the range saturate, below it flush.
+
+    Where `nan` is given and true, they are NaN.
+    """
     field = log.clamp(-LOG_LIMIT, LOG_LIMIT) + format.bias
-    words, _ = arithmetic.fit(format, sign, field, torch.zeros_like(sign))
+    words, _ = arithmetic.fit(format, sign, field, torch.zeros_like(sign), nan=nan)
     return words
 
 
@@ -126,7 +174,8 @@ def decode(format: LNSFormat, words: torch.Tensor, dtype: torch.dtype = torch.fl
     dtype : torch.dtype
         ``float64``, ``float32``, ``float16`` or ``bfloat16``, rounded as IEEE 754 does, in one step: above the range to
         infinities, below it to subnormal numbers and zeros, which keep the sign. Or an integer dtype, where what is out
-        of range is the nearest end of it; see :func:`decode_fixed`. The word of zero is +0 in all of them.
+        of range is the nearest end of it; see :func:`decode_fixed`. The word of zero is +0 in all of them. With
+        specials, infinities are infinities, and NaN is the quiet NaN without a sign or a payload.
 
     Raises
     ------
@@ -152,7 +201,10 @@ def decode(format: LNSFormat, words: torch.Tensor, dtype: torch.dtype = torch.fl
     log = torch.where(zero, 0, field - format.bias)
     if dtype == torch.float64:
         magnitude = format.scale.exp(log)
-        return torch.where(zero, 0.0, torch.where(sign, -magnitude, magnitude))
+        if format.specials:
+            magnitude = torch.where(format.is_inf(words), math.inf, magnitude)
+        values = torch.where(zero, 0.0, torch.where(sign, -magnitude, magnitude))
+        return torch.where(format.is_nan(words), math.nan, values) if format.specials else values
     if dtype not in _NARROW:
         raise TypeError(f"dtype must be float64, float32, float16, bfloat16 or of integers, not {dtype!r}")
     digits, lowest, highest, bits_dtype = _NARROW[dtype]
@@ -162,8 +214,11 @@ def decode(format: LNSFormat, words: torch.Tensor, dtype: torch.dtype = torch.fl
     unit = (exponent - (digits - 1)).clamp(lowest, highest)
     bits = ((unit - lowest) << (digits - 1)) + format.scale.integer(log, -unit)
     infinity = (highest - lowest - digits + 3) << (digits - 1)
-    bits = torch.where(exponent > highest, infinity, bits)
+    above = exponent > highest
+    bits = torch.where(above | format.is_inf(words) if format.specials else above, infinity, bits)
     bits = torch.where(zero, 0, bits - (sign.to(torch.int64) << (torch.iinfo(bits_dtype).bits - 1)))
+    if format.specials:
+        bits = torch.where(format.is_nan(words), infinity | 1 << (digits - 2), bits)
     return bits.to(bits_dtype).view(dtype)
 
 
@@ -188,7 +243,8 @@ def decode_fixed(
     -------
     Tensor, dict of str to Tensor
         The integers, in int64, and the flags as in :func:`xlnstorch.arithmetic.fit`: ``overflow`` where the nearest
-        integer is out of range, ``underflow`` where a number that is not zero becomes zero by rounding.
+        integer is out of range, ``underflow`` where a number that is not zero becomes zero by rounding, and, with
+        specials, ``invalid`` for NaN, which becomes zero.
 
     Raises
     ------
@@ -220,12 +276,17 @@ def _decode_integers(
     sign, field = format.unpack(words)
     zero = field == 0
     magnitude = torch.where(zero, 0, format.scale.integer(torch.where(zero, 0, field - format.bias), frac_bits))
+    if format.specials:
+        magnitude = torch.where(format.is_inf(words), _as_int64((1 << 64) - 1), magnitude)
     largest = (1 << (width - signed)) - 1
     limit = torch.where(sign, _as_int64(largest + 1 if signed else 0), _as_int64(largest))
     # Magnitudes have 64 bits; with the top one turned over they compare as int64.
     overflow = (magnitude ^ _as_int64(1 << 63)) > (limit ^ _as_int64(1 << 63))
     integers = torch.where(overflow, limit, magnitude)
-    return torch.where(sign, -integers, integers), {"overflow": overflow, "underflow": ~zero & (magnitude == 0)}
+    flags = {"overflow": overflow, "underflow": ~zero & (magnitude == 0)}
+    if format.specials:
+        flags["invalid"] = format.is_nan(words)
+    return torch.where(sign, -integers, integers), flags
 
 
 def _as_int64(bits: int) -> int:
@@ -234,20 +295,34 @@ def _as_int64(bits: int) -> int:
 
 
 def rescale(format: LNSFormat, words: torch.Tensor, other: LNSFormat) -> torch.Tensor:
-    """Return words of `format` as words of `other`: the nearest logarithm, half to even; zero stays zero."""
-    if (format.int_bits, format.frac_bits, format.base) == (other.int_bits, other.frac_bits, other.base):
+    """Return words of `format` as words of `other`: the nearest logarithm, half to even; zero stays zero.
+
+    Infinities and NaN stay what they are too; in a format without specials, infinities saturate.
+
+    Raises
+    ------
+    ValueError
+        NaN, where `other` has no word for it.
+    """
+    if all(getattr(format, field) == getattr(other, field) for field in ("int_bits", "frac_bits", "specials", "base")):
         return words
     sign, field = format.unpack(words)
     zero = field == 0
     log = format.scale.rescale(torch.where(zero, 0, field - format.bias), other.scale)
-    return words_from_log(other, sign, torch.where(zero, -LOG_LIMIT, log))
+    log, nan = torch.where(zero, -LOG_LIMIT, log), None
+    if format.specials:
+        log, nan = torch.where(format.is_inf(words), LOG_LIMIT, log), format.is_nan(words)
+        if not other.specials and bool(nan.any()):
+            raise ValueError(f"{other} has no word for NaN; found one in the words to convert")
+    return words_from_log(other, sign, log, nan)
 
 
 def pack(format: LNSFormat, words: torch.Tensor) -> torch.Tensor:
-    """Return the packed form: float64 integers ``(e << 1) | sign``, with :data:`LNS_ZERO` for zero."""
+    """Return the packed form: float64 integers ``(e << 1) | sign``, with :data:`LNS_ZERO` for zero, and NaN for NaN."""
     sign, field = format.unpack(words)
     packed = ((field - format.bias) << 1) | sign.to(torch.int64)
-    return torch.where(field == 0, LNS_ZERO, packed).to(torch.float64)
+    packed = torch.where(field == 0, LNS_ZERO, packed).to(torch.float64)
+    return torch.where(format.is_nan(words), math.nan, packed) if format.specials else packed
 
 
 def unpack(format: LNSFormat, packed: torch.Tensor) -> torch.Tensor:
@@ -258,17 +333,20 @@ def unpack(format: LNSFormat, packed: torch.Tensor) -> torch.Tensor:
     TypeError
         `packed` is neither float64 nor int64.
     ValueError
-        An element is not an integer of at most 54 bits; the message shows the first.
+        An element is not an integer of at most 54 bits, nor NaN in a format that has it; the message shows the first.
     """
     if packed.dtype not in (torch.float64, torch.int64):
         raise TypeError(f"packed LNS values must be float64 or int64, not {packed.dtype}")
-    packed = packed.detach()
+    packed, nan = packed.detach(), None
     if packed.dtype == torch.float64:
+        if format.specials:
+            nan = torch.isnan(packed)
+            packed = torch.where(nan, LNS_ZERO, packed)
         bad = ~((packed == packed.round()) & (packed.abs() <= 2.0**53))
         if bool(bad.any()):
             raise ValueError(f"packed LNS values must be integers within ±2**53, not {float(packed[bad][0])}")
         packed = packed.to(torch.int64)
-    return words_from_log(format, (packed & 1).bool(), torch.where(packed <= LNS_ZERO, -LOG_LIMIT, packed >> 1))
+    return words_from_log(format, (packed & 1).bool(), torch.where(packed <= LNS_ZERO, -LOG_LIMIT, packed >> 1), nan)
 
 
 def encode_scalar(format: LNSFormat, value: float) -> int:
@@ -276,6 +354,6 @@ def encode_scalar(format: LNSFormat, value: float) -> int:
     if isinstance(value, int) and abs(value) > 2**53:
         log = min(format.scale.log_exact(Fraction(abs(value))), LOG_LIMIT)
         return int(words_from_log(format, torch.tensor(value < 0), torch.tensor(log)))
-    if isinstance(value, float) and math.isnan(value):
+    if isinstance(value, float) and math.isnan(value) and not format.specials:
         raise ValueError(f"{format} has no word for NaN")
     return int(encode(format, torch.tensor(value, dtype=torch.float64)))

@@ -12,14 +12,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import flint
 import torch
 
 from . import conversions
-from .arithmetic import fit
+from .arithmetic import fit, neg
 from .conversions import LOG_LIMIT
 from .formats import LNSFormat
 from .observe import report
@@ -61,6 +61,9 @@ class Function:
     rational : callable, optional
         Takes and returns ``Fraction``: the exact value, for functions that are discontinuous or reach rounding
         boundaries at rational arguments; None where the value is irrational.
+    limit : callable, optional
+        Takes and returns float64 tensors, as `estimate`, which it is by default: the values where arguments are
+        infinite or NaN. They are rational, an argument or a multiple of a quarter of pi.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Function:
     pole: bool = False
     zeros: Callable[..., torch.Tensor] | None = None
     rational: Callable[..., Fraction | None] | None = None
+    limit: Callable[..., torch.Tensor] | None = None
 
 
 def apply(function: Function, format: LNSFormat, *operands: torch.Tensor) -> torch.Tensor:
@@ -87,11 +91,64 @@ def apply(function: Function, format: LNSFormat, *operands: torch.Tensor) -> tor
     Returns
     -------
     Tensor
-        Words. Saturated above the range and at poles (raising ``zero_divide`` there), flushed to zero below it; zero
-        outside the domain, raising ``invalid``, as a square root does. Outside is also what balls of 8192 bits do not
-        decide: a sine of ``2**9000.5``, an incomplete gamma function of two large numbers that are nearly equal.
+        Words. Saturated above the range and at poles (raising ``zero_divide`` there), flushed to zero below it; zero,
+        or NaN if the format has it, outside the domain, raising ``invalid``, as a square root does. Outside is also
+        what balls of 8192 bits do not decide: a sine of ``2**9000.5``, an incomplete gamma function of two large
+        numbers that are nearly equal. Of infinities and NaN, what torch has.
     """
     operands = torch.broadcast_tensors(*operands)
+    if format.specials:
+        return _with_specials(function, format, operands)
+    result, flags = _apply(function, format, operands)
+    report(function.name, format, tuple(operands), result, **flags)
+    return result
+
+
+def _with_specials(function: Function, format: LNSFormat, operands: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the words as :func:`apply` does: by limits where an operand is infinite or NaN."""
+    special, nan = _special(format, operands), functools.reduce(torch.logical_or, map(format.is_nan, operands))
+    result, flags = _apply(function, format, [torch.where(special, format.bias, words) for words in operands])
+    flags = {name: raised & ~special for name, raised in flags.items()}
+    if bool(special.any()):
+        operands_there = [words[special] for words in operands]
+        values = [_limit_values(format, words) for words in operands_there]
+        limit = (function.limit or function.estimate)(*values)
+        words = conversions.encode(format, limit.abs())
+        for quarters in range(1, 5):
+            of_pi = limit.abs() == quarters * math.pi / 4
+            words = torch.where(of_pi, _word_of_pi(format, quarters) if bool(of_pi.any()) else 0, words)
+        words = torch.where(limit < 0, neg(format, words), words)
+        for value, operand in zip(values, operands_there, strict=True):
+            words = torch.where(limit == value, operand, words)
+        result = result.masked_scatter(special, words)
+        flags["invalid"] = flags["invalid"].masked_scatter(special, torch.isnan(limit)) & ~nan
+    report(function.name, format, tuple(operands), result, **flags)
+    return result
+
+
+def _special(format: LNSFormat, operands: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return where any operand is infinite or NaN."""
+    return functools.reduce(torch.logical_or, [format.is_inf(words) | format.is_nan(words) for words in operands])
+
+
+def _limit_values(format: LNSFormat, words: torch.Tensor) -> torch.Tensor:
+    """Return values of words as :func:`_values` has them, with infinities and NaN."""
+    sign, _ = format.unpack(words)
+    values = torch.where(format.is_inf(words), torch.where(sign, -math.inf, math.inf), _values(format, words, True))
+    return torch.where(format.is_nan(words), math.nan, values)
+
+
+@functools.lru_cache(maxsize=64)
+def _word_of_pi(format: LNSFormat, quarters: int) -> int:
+    """Return the word nearest to a multiple of a quarter of pi."""
+    log = nearest_integer(lambda: format.scale._arb_log(flint.arb.pi() * quarters / 4))
+    return int(conversions.words_from_log(format, torch.tensor(False), torch.tensor(log)))
+
+
+def _apply(
+    function: Function, format: LNSFormat, operands: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return words and flags of the function's values at words that are neither infinite nor NaN."""
     special = math.isinf(function.error)
     values = [_values(format, words, special) for words in operands]
     estimate = function.estimate(*values)
@@ -125,10 +182,10 @@ def apply(function: Function, format: LNSFormat, *operands: torch.Tensor) -> tor
         sign, log = sign.masked_scatter(slow, negative.bool()), log.masked_scatter(slow, nearest)
         invalid = invalid.masked_scatter(slow, unknown.bool())
         zero = zero.masked_scatter(slow, (vanishes | unknown).bool())
-    result, flags = fit(format, sign, log.clamp(-LOG_LIMIT, LOG_LIMIT) + format.bias, zero)
-    flags["overflow"] = flags["overflow"] & ~pole
-    report(function.name, format, tuple(operands), result, invalid=invalid, zero_divide=pole, **flags)
-    return result
+    result, flags = fit(
+        format, sign, log.clamp(-LOG_LIMIT, LOG_LIMIT) + format.bias, zero, infinite=pole, invalid=invalid
+    )
+    return result, {"zero_divide": pole, **flags}
 
 
 @functools.cache
@@ -291,7 +348,8 @@ def real_power(format: LNSFormat, base: torch.Tensor, exponent: torch.Tensor, wo
     base : Tensor
         Words.
     exponent : Tensor
-        Words where `words`, else exact finite float64 numbers; broadcasts with `base`.
+        Words where `words`, else exact float64 numbers, which only a format with specials takes infinite or NaN;
+        broadcasts with `base`.
     words : bool
         What `exponent` holds.
 
@@ -299,9 +357,29 @@ def real_power(format: LNSFormat, base: torch.Tensor, exponent: torch.Tensor, wo
     -------
     Tensor
         Words. ``x ** 0`` is one, 0 to a negative power saturates (``zero_divide``), a negative number to a power that
-        is no integer is zero (``invalid``).
+        is no integer is zero, or NaN if the format has it (``invalid``). Infinities and NaN as in ``torch.pow``.
     """
     base, exponent = torch.broadcast_tensors(base, exponent)
+    if format.specials:
+        special = _special(format, [base, exponent]) if words else _special(format, [base]) | ~torch.isfinite(exponent)
+        one = torch.where(special, format.bias if words else 1.0, exponent)
+        result, flags = _real_power(format, torch.where(special, format.bias, base), one, words)
+        limit = torch.pow(
+            _limit_values(format, base[special]),
+            _limit_values(format, exponent[special]) if words else exponent[special],
+        )
+        result = result.masked_scatter(special, conversions.encode(format, limit))
+    else:
+        result, flags = _real_power(format, base, exponent, words)
+    operands = (base, exponent if words else conversions.encode(format, exponent))
+    report("pow", format, operands, result, **flags)
+    return result
+
+
+def _real_power(
+    format: LNSFormat, base: torch.Tensor, exponent: torch.Tensor, words: bool
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return words and flags of finite powers."""
     sign, field = format.unpack(base)
     log = field - format.bias
     value = _values(format, exponent, special=False) if words else exponent
@@ -322,13 +400,10 @@ def real_power(format: LNSFormat, base: torch.Tensor, exponent: torch.Tensor, wo
     for i in (~settled).reshape(-1).nonzero().reshape(-1).tolist():
         nearest[i] = _nearest_product(format, int(log.reshape(-1)[i]), exponent.reshape(-1)[i], words)
     zero, one = field == 0, value == 0
-    invalid = sign & ~whole
-    result, flags = fit(format, sign & odd, nearest.reshape(log.shape) + format.bias, (zero | invalid) & ~one)
-    pole = zero & (value < 0)
-    result = torch.where(pole, format.max_field, torch.where(one, format.bias, result)).to(format.dtype)
-    operands = (base, exponent if words else conversions.encode(format, exponent))
-    report("pow", format, operands, result, invalid=invalid, zero_divide=pole, **flags)
-    return result
+    invalid, pole = sign & ~whole, zero & (value < 0)
+    nearest = torch.where(one, 0, nearest.reshape(log.shape))
+    result, flags = fit(format, sign & odd, nearest + format.bias, zero & ~one, infinite=pole, invalid=invalid)
+    return result, {"zero_divide": pole, **flags}
 
 
 def _nearest_product(format: LNSFormat, log: int, exponent: torch.Tensor, words: bool) -> int:

@@ -26,7 +26,9 @@ class LNSFormat:
         value = (-1)**sign * base**(e / 2**frac_bits),   e = field - 2**(log_bits - 1)
 
     Field 0 is zero, so the all-zero word is 0.0. The word with sign 1 and field 0 is read as zero and never produced.
-    Results above the range saturate to the largest magnitude, results below it flush to zero.
+    Results above the range saturate to the largest magnitude, results below it flush to zero. With `specials`, the
+    largest field is infinity, so that results above the range are infinite, and the word with sign 1 and field 0 is
+    NaN, the only one.
 
     Parameters
     ----------
@@ -38,6 +40,8 @@ class LNSFormat:
         Which integers stand for ``log(1 ± base**-d)``.
     accumulator : Accumulator
         In which order, and how, sums and dot products are formed.
+    specials : bool
+        Whether there are words for infinities and NaN.
     base : float
         Base of the logarithm. Hardware has 2 only; any other base above 1 is a software format.
 
@@ -59,6 +63,7 @@ class LNSFormat:
     frac_bits: int
     adder: Adder = dataclasses.field(default_factory=Exact)
     accumulator: Accumulator = dataclasses.field(default_factory=LogAccumulator)
+    specials: bool = False
     base: float = 2.0
 
     def __post_init__(self) -> None:
@@ -76,6 +81,8 @@ class LNSFormat:
             raise TypeError(f"adder must be an Adder such as Exact(), not {self.adder!r}")
         if not isinstance(self.accumulator, Accumulator):
             raise TypeError(f"accumulator must be an Accumulator such as LogAccumulator(), not {self.accumulator!r}")
+        if not isinstance(self.specials, bool):
+            raise TypeError(f"specials must be True or False, not {self.specials!r}")
         if not isinstance(self.base, (int, float)) or not 1.0 < self.base < float("inf"):
             raise ValueError(f"base must be a finite number above 1, not {self.base!r}")
         object.__setattr__(self, "base", float(self.base))
@@ -101,8 +108,13 @@ class LNSFormat:
 
     @property
     def max_field(self) -> int:
-        """The largest field, that of a saturated result."""
+        """The largest field, that of a saturated result; with :attr:`specials`, of infinity."""
         return (1 << self.log_bits) - 1
+
+    @property
+    def max_finite_field(self) -> int:
+        """The largest field of a number: :attr:`max_field`, or one less where that is infinity."""
+        return self.max_field - self.specials
 
     @property
     def dtype(self) -> torch.dtype:
@@ -120,14 +132,38 @@ class LNSFormat:
     # Bits ----------------------------------------------------------------------------------------------------------
 
     def unpack(self, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the sign (bool) and the field (int64) of each word; a negative zero's sign is dropped."""
+        """Return the sign (bool) and the field (int64) of each word; a negative zero's sign is dropped, and NaN's."""
         wide = words.to(torch.int64)
         field = wide & self.max_field
         return ((wide >> self.log_bits) & 1).bool() & (field != 0), field
 
     def pack(self, sign: torch.Tensor, field: torch.Tensor) -> torch.Tensor:
-        """Return the words, in :attr:`dtype`, with these signs and fields, which must be in range."""
+        """Return the words, in :attr:`dtype`, with these signs and fields, which must be in range.
+
+        A negative sign with field 0 makes NaN, of a format that has it.
+        """
         return ((sign.to(torch.int64) << self.log_bits) | field).to(self.dtype)
+
+    def canonical(self, words: torch.Tensor) -> torch.Tensor:
+        """Return a copy of words with no negative zero among them."""
+        return words.clone() if self.specials else self.pack(*self.unpack(words))
+
+    def is_nan(self, words: torch.Tensor) -> torch.Tensor:
+        """Return where words are NaN: nowhere without :attr:`specials`."""
+        if not self.specials:
+            return torch.zeros_like(words, dtype=torch.bool)
+        return self.to_unsigned(words) == 1 << self.log_bits
+
+    def is_inf(self, words: torch.Tensor) -> torch.Tensor:
+        """Return where words are infinite, of either sign: nowhere without :attr:`specials`."""
+        if not self.specials:
+            return torch.zeros_like(words, dtype=torch.bool)
+        return words.to(torch.int64) & self.max_field == self.max_field
+
+    def is_zero(self, words: torch.Tensor) -> torch.Tensor:
+        """Return where words are zero."""
+        zero = words.to(torch.int64) & self.max_field == 0
+        return zero & ~self.is_nan(words) if self.specials else zero
 
     def from_unsigned(self, words: torch.Tensor) -> torch.Tensor:
         """Return words in :attr:`dtype` from the non-negative integers that hardware shows, any integer dtype.
@@ -172,7 +208,7 @@ class LNSFormat:
         if self == default and (name := self._catalog_name()):
             return name
         parts = [str(self.int_bits), str(self.frac_bits)]
-        for field in ("adder", "accumulator", "base"):
+        for field in ("adder", "accumulator", "specials", "base"):
             if getattr(self, field) != getattr(default, field):
                 parts.append(f"{field}={getattr(self, field)!r}")
         return f"LNSFormat({', '.join(parts)})"

@@ -340,7 +340,9 @@ def _state_format(p: LNSTensor, group: dict[str, Any]) -> LNSFormat:
     if group["state_format"] is not None:
         return group["state_format"]
     own = p.format
-    return own if own.frac_bits >= _STATE_FRACTION_BITS or own.base != 2.0 else software_format(_STATE_FRACTION_BITS)
+    if own.frac_bits >= _STATE_FRACTION_BITS or own.base != 2.0:
+        return own
+    return dataclasses.replace(software_format(_STATE_FRACTION_BITS), specials=own.specials)
 
 
 def _scalar(group: dict[str, Any], name: str, format: LNSFormat) -> LNSTensor:

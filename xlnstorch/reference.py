@@ -100,12 +100,14 @@ class Reference:
 
     Words are non-negative integers: a sign bit above ``int_bits + frac_bits`` bits of field. Operations return the word
     and the set of flags among ``overflow``, ``underflow``, ``invalid`` and ``zero_divide``. The word with sign 1 and
-    field 0 is read as zero; no operation returns it.
+    field 0 is read as zero; no operation returns it. With specials it is NaN, and the largest field is infinity.
 
     Parameters
     ----------
     int_bits, frac_bits : int
         Integer and fraction bits of the logarithm.
+    specials : bool
+        Whether there are words for infinities and NaN.
 
     Examples
     --------
@@ -116,50 +118,64 @@ class Reference:
     ('0x4080', 2.0, [])
     """
 
-    def __init__(self, int_bits: int, frac_bits: int):
+    def __init__(self, int_bits: int, frac_bits: int, specials: bool = False):
         self.int_bits = int_bits
         self.frac_bits = frac_bits
         self.steps = 2**frac_bits
         self.log_bits = int_bits + frac_bits
         self.bias = 2 ** (self.log_bits - 1)
         self.max_field = 2**self.log_bits - 1
+        self.specials = specials
+        self.nan = 2**self.log_bits if specials else None
 
     # Words ---------------------------------------------------------------------------------------------------------
 
     def _split(self, word: int) -> tuple[int, int | None]:
-        """Return the sign, +1 or -1, and the logarithm e; zero has sign +1 and None."""
+        """Return the sign, +1 or -1, and the logarithm e; zero has sign +1 and None, and infinities have math.inf."""
         if not 0 <= word < 2 ** (self.log_bits + 1):
             raise ValueError(f"a word must be between 0 and {2 ** (self.log_bits + 1) - 1}, not {word}")
         field = word % 2**self.log_bits
+        if word == self.nan:
+            raise ValueError("NaN has neither sign nor logarithm")
         if field == 0:
             return 1, None
-        return (-1 if word >= 2**self.log_bits else 1), field - self.bias
+        sign = -1 if word >= 2**self.log_bits else 1
+        return sign, math.inf if self.specials and field == self.max_field else field - self.bias
 
-    def _join(self, sign: int, e: int) -> Result:
-        """Return the word of ``sign * 2**(e / 2**f)``: saturated above the range, zero below it."""
+    def _join(self, sign: int, e: int | float) -> Result:
+        """Return the word of ``sign * 2**(e / 2**f)``: saturated, or infinite, above the range, and zero below it."""
+        if e == math.inf:
+            return self._saturated(sign), _NO_FLAGS  # infinite before, so nothing overflows
+        if e == -math.inf:
+            return 0, _NO_FLAGS
         field = e + self.bias
         if field < 1:
             return 0, frozenset({"underflow"})
         flags = _NO_FLAGS
-        if field > self.max_field:
+        if field > (self.max_field - 1 if self.specials else self.max_field):
             field, flags = self.max_field, frozenset({"overflow"})
         return field + (2**self.log_bits if sign < 0 else 0), flags
+
+    def _invalid(self) -> Result:
+        return (self.nan if self.specials else 0), frozenset({"invalid"})
 
     def _saturated(self, sign: int) -> int:
         return self.max_field + (2**self.log_bits if sign < 0 else 0)
 
     def encode(self, x: int | float | Fraction) -> int:
-        """Return the word nearest to a number; infinities saturate.
+        """Return the word nearest to a number; infinities saturate where they have no word.
 
         Raises
         ------
         TypeError
             `x` is neither an integer, a float nor a Fraction.
         ValueError
-            `x` is NaN, which has no word.
+            `x` is NaN, and has no word.
         """
         if not isinstance(x, (float, numbers.Rational)):
             raise TypeError(f"x must be an integer, a float or a Fraction, not {x!r}")
+        if x != x and self.specials:
+            return self.nan
         if x != x:
             raise ValueError("NaN has no word.")
         if x == 0:
@@ -173,6 +189,8 @@ class Reference:
 
     def decode(self, word: int) -> float:
         """Return the float64 nearest to the value of a word, infinite above the range of float64."""
+        if word == self.nan:
+            return math.nan
         sign, e = self._split(word)
         if e is None:
             return 0.0
@@ -193,6 +211,8 @@ class Reference:
         lowest, highest : int
             Exponents of the smallest number, a subnormal one, and of the largest.
         """
+        if word == self.nan:
+            return math.nan
         sign, e = self._split(word)
         if e is None:
             return 0.0
@@ -207,12 +227,14 @@ class Reference:
         """Return the integer nearest to ``2**frac_bits`` times the value of a word, half to even, within the range.
 
         The flags are ``overflow`` where the nearest integer is out of the range of `width` bits, and ``underflow``
-        where a value that is not zero becomes zero by rounding.
+        where a value that is not zero becomes zero by rounding. NaN is zero, and ``invalid``.
         """
+        if word == self.nan:
+            return 0, frozenset({"invalid"})
         sign, e = self._split(word)
         if e is None:
             return 0, _NO_FLAGS
-        exponent = Fraction(e, self.steps) + frac_bits
+        exponent = math.inf if e == math.inf else Fraction(e, self.steps) + frac_bits
         if abs(exponent) > 100:  # far out of the range of 64 bits
             nearest = 2**100 if exponent > 0 else 0
         elif exponent.denominator == 1:
@@ -250,36 +272,57 @@ class Reference:
     # Operations ----------------------------------------------------------------------------------------------------
 
     def mul(self, a: int, b: int) -> Result:
-        """Return ``a * b``."""
+        """Return ``a * b``; zero times an infinity is invalid."""
+        if self.nan in (a, b):
+            return self.nan, _NO_FLAGS
         (sign_a, ea), (sign_b, eb) = self._split(a), self._split(b)
         if ea is None or eb is None:
-            return 0, _NO_FLAGS
+            return self._invalid() if math.inf in (ea, eb) else (0, _NO_FLAGS)
         return self._join(sign_a * sign_b, ea + eb)
 
     def div(self, a: int, b: int) -> Result:
-        """Return ``a / b``; ``x / 0`` saturates with the sign of x, ``0 / 0`` is zero and invalid."""
+        """Return ``a / b``.
+
+        ``x / 0`` saturates, or is infinite, with the sign of x; ``0 / 0`` is invalid, and so are two infinities.
+        """
+        if self.nan in (a, b):
+            return self.nan, _NO_FLAGS
         (sign_a, ea), (sign_b, eb) = self._split(a), self._split(b)
         if eb is None:
             if ea is None:
-                return 0, frozenset({"invalid"})
-            return self._saturated(sign_a), frozenset({"zero_divide"})
+                return self._invalid()
+            return self._saturated(sign_a), _NO_FLAGS if ea == math.inf else frozenset({"zero_divide"})
         if ea is None:
             return 0, _NO_FLAGS
+        if ea == eb == math.inf:
+            return self._invalid()
         return self._join(sign_a * sign_b, ea - eb)
 
     def add(self, a: int, b: int) -> Result:
-        """Return ``a + b``: the word nearest to the sum of the two values."""
+        """Return ``a + b``: the word nearest to the sum of the two values; of opposite infinities it is invalid."""
+        simple = self._simple_sum(a, b)
+        if simple is not None:
+            return simple
+        (sign_a, ea), (sign_b, eb) = self._split(a), self._split(b)
+        if ea < eb:
+            sign_a, ea, sign_b, eb = sign_b, eb, sign_a, ea
+        if self._is_negligible(ea - eb):
+            return self._join(sign_a, ea)
+        return self._join(sign_a, _log_of_combination(self.frac_bits, ea, eb, sign_a * sign_b))
+
+    def _simple_sum(self, a: int, b: int) -> Result | None:
+        """Return the sum where no logarithm has to be changed for it, else None."""
+        if self.nan in (a, b):
+            return self.nan, _NO_FLAGS
         (sign_a, ea), (sign_b, eb) = self._split(a), self._split(b)
         if ea is None or eb is None:
             sign, e = (sign_a, ea) if eb is None else (sign_b, eb)
             return (0, _NO_FLAGS) if e is None else self._join(sign, e)
-        if ea < eb:
-            sign_a, ea, sign_b, eb = sign_b, eb, sign_a, ea
         if sign_a != sign_b and ea == eb:
-            return 0, _NO_FLAGS  # exactly zero, so nothing was flushed
-        if self._is_negligible(ea - eb):
-            return self._join(sign_a, ea)
-        return self._join(sign_a, _log_of_combination(self.frac_bits, ea, eb, sign_a * sign_b))
+            return self._invalid() if ea == math.inf else (0, _NO_FLAGS)  # exactly zero, so nothing was flushed
+        if math.inf in (ea, eb):
+            return self._join(sign_a if ea == math.inf else sign_b, math.inf)
+        return None
 
     def sub(self, a: int, b: int) -> Result:
         """Return ``a - b``."""
@@ -287,38 +330,59 @@ class Reference:
 
     def pow(self, a: int, n: int) -> Result:
         """Return ``a ** n``; ``a ** 0`` is one, a negative power of zero saturates and divides by zero."""
-        sign, e = self._split(a)
         if n == 0:
             return self.bias, _NO_FLAGS
+        if a == self.nan:
+            return self.nan, _NO_FLAGS
+        sign, e = self._split(a)
         if e is None:
             return (0, _NO_FLAGS) if n > 0 else (self._saturated(1), frozenset({"zero_divide"}))
         return self._join(sign if n % 2 else 1, e * n)
 
     def sqrt(self, a: int) -> Result:
-        """Return the square root, e / 2 half to even; of a negative number zero, and invalid."""
+        """Return the square root, e / 2 half to even; of a negative number zero, or NaN, and invalid."""
+        if a == self.nan:
+            return self.nan, _NO_FLAGS
         sign, e = self._split(a)
         if e is None:
             return 0, _NO_FLAGS
         if sign < 0:
-            return 0, frozenset({"invalid"})
-        return self._join(1, round(Fraction(e, 2)))
+            return self._invalid()
+        return self._join(1, e if e == math.inf else round(Fraction(e, 2)))
 
     def neg(self, a: int) -> Result:
         """Return ``-a``."""
+        if a == self.nan:
+            return self.nan, _NO_FLAGS
         sign, e = self._split(a)
         return (0, _NO_FLAGS) if e is None else self._join(-sign, e)
 
     def abs(self, a: int) -> Result:
         """Return ``|a|``."""
+        if a == self.nan:
+            return self.nan, _NO_FLAGS
         _, e = self._split(a)
         return (0, _NO_FLAGS) if e is None else self._join(1, e)
 
+    def copysign(self, a: int, b: int) -> Result:
+        """Return a with the sign of b, which zero and NaN have not: they count as positive."""
+        if a == self.nan:
+            return self.nan, _NO_FLAGS
+        _, e = self._split(a)
+        sign = 1 if b == self.nan else self._split(b)[0]
+        return (0, _NO_FLAGS) if e is None else self._join(sign, e)
+
     def relu(self, a: int) -> Result:
-        """Return a where it is positive, else zero."""
+        """Return a where it is positive, else zero; NaN stays."""
         return self.maximum(a, 0)
 
-    def compare(self, a: int, b: int) -> int:
-        """Return -1, 0 or 1 as the value of a is below, equal to or above that of b; both zeros are equal."""
+    def compare(self, a: int, b: int) -> int | None:
+        """Return -1, 0 or 1 as the value of a is below, equal to or above that of b, and None beside a NaN.
+
+        Both zeros are equal, and an infinity is beyond every number.
+        """
+        if self.nan in (a, b):
+            return None
 
         def key(word: int) -> tuple[int, int]:
             sign, e = self._split(word)
@@ -327,15 +391,17 @@ class Reference:
         return (key(a) > key(b)) - (key(a) < key(b))
 
     def maximum(self, a: int, b: int) -> Result:
-        """Return the larger of the two."""
-        return self._canonical(a if self.compare(a, b) >= 0 else b), _NO_FLAGS
+        """Return the larger of the two, and NaN if either is."""
+        order = self.compare(a, b)
+        return self.nan if order is None else self._canonical(a if order >= 0 else b), _NO_FLAGS
 
     def minimum(self, a: int, b: int) -> Result:
-        """Return the smaller of the two."""
-        return self._canonical(a if self.compare(a, b) <= 0 else b), _NO_FLAGS
+        """Return the smaller of the two, and NaN if either is."""
+        order = self.compare(a, b)
+        return self.nan if order is None else self._canonical(a if order <= 0 else b), _NO_FLAGS
 
     def _canonical(self, word: int) -> int:
-        return 0 if self._split(word)[1] is None else word
+        return word if word == self.nan or self._split(word)[1] is not None else 0
 
     # Sums ----------------------------------------------------------------------------------------------------------
 

@@ -25,10 +25,12 @@ class AdderReference(Reference):
         Integer and fraction bits of the logarithm.
     gaussian : callable
         Given `frac_bits`, d, and whether to subtract, it returns ``s(d)`` or ``t(d)``; it is not asked for ``t(0)``.
+    specials : bool
+        Whether there are words for infinities and NaN.
     """
 
-    def __init__(self, int_bits: int, frac_bits: int, gaussian: Gaussian):
-        super().__init__(int_bits, frac_bits)
+    def __init__(self, int_bits: int, frac_bits: int, gaussian: Gaussian, specials: bool = False):
+        super().__init__(int_bits, frac_bits, specials)
         self._gaussian = gaussian
 
     def gaussian_sum(self, d: int) -> int:
@@ -41,9 +43,10 @@ class AdderReference(Reference):
 
     def add(self, a: int, b: int) -> Result:
         """Return ``a + b``: the larger magnitude's logarithm plus ``s(d)``, or minus ``t(d)`` for different signs."""
+        simple = self._simple_sum(a, b)
+        if simple is not None:
+            return simple
         (sign_a, ea), (sign_b, eb) = self._split(a), self._split(b)
-        if ea is None or eb is None or (sign_a != sign_b and ea == eb):
-            return super().add(a, b)
         sign = sign_a if ea > eb else sign_b
         d = abs(ea - eb)
         change = self.gaussian_sum(d) if sign_a == sign_b else -self.gaussian_difference(d)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
@@ -23,20 +24,26 @@ def logarithmic_sum(
 
     The order is ``"sequential"``, left to right from the first term, or ``"tree"``: neighbours first, then the
     neighbours among the sums; an odd last one moves up as it is. The logarithm is rounded at the end, half to even.
+    Infinities and NaN are those of the wide format until then.
     """
     wide = _with_frac_bits(reference, reference.frac_bits + guard_bits)
     terms = []
     for word in words:
+        if word == reference.nan:
+            terms.append(wide.nan)
+            continue
         sign, e = reference._split(word)
         terms.append(0 if e is None else wide._join(sign, e * 2**guard_bits)[0])
     if order == "sequential":
         total, raised = wide.sum(terms)
     else:
         total, raised = _tree(wide, terms)
+    if total == wide.nan:
+        return reference.nan, raised
     sign, e = wide._split(total)
     if e is None:
         return 0, raised
-    word, flags = reference._join(sign, round(Fraction(e, 2**guard_bits)))
+    word, flags = reference._join(sign, e if e == math.inf else round(Fraction(e, 2**guard_bits)))
     return word, raised | flags
 
 
@@ -55,7 +62,7 @@ def _tree(reference: Reference, words: list[int]) -> Result:
 def _with_frac_bits(reference: Reference, frac_bits: int) -> Reference:
     """Return a reference like this one, with whatever else it adds by, that has so many fraction bits."""
     other = copy.copy(reference)
-    Reference.__init__(other, reference.int_bits, frac_bits)
+    Reference.__init__(other, reference.int_bits, frac_bits, reference.specials)
     return other
 
 
@@ -65,8 +72,17 @@ def linear_sum(
     """Return the word nearest to the sum of the words' fixed-point numbers, and the flags of that rounding.
 
     A word's number is its antilogarithm with the significand rounded to `table_bits` fraction bits (by default those of
-    the format and 4), of whose magnitude bits beyond `frac_bits` are dropped (by default none).
+    the format and 4), of whose magnitude bits beyond `frac_bits` are dropped (by default none). With NaN among the
+    words the sum is NaN, else with an infinity infinite; two that are opposite are invalid.
     """
+    words = list(words)
+    if reference.nan in words:
+        return reference.nan, frozenset()
+    infinite = {sign for sign, e in map(reference._split, words) if e == math.inf}
+    if len(infinite) == 2:
+        return reference._invalid()
+    if infinite:
+        return reference._saturated(infinite.pop()), frozenset()
     if table_bits is None:
         table_bits = reference.frac_bits + 4
     total = Fraction(0)

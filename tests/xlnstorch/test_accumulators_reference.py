@@ -1,6 +1,7 @@
 """Every accumulator against the reference: words and flags."""
 
 import ast
+import dataclasses
 import functools
 import itertools
 import math
@@ -20,12 +21,13 @@ from xlnstorch.reference_adders import AdderReference
 from xlnstorch.reference_sums import dot, linear_sum, logarithmic_sum
 
 LOGARITHMIC = [LogAccumulator(order, guard_bits) for order in ("sequential", "tree") for guard_bits in (0, 1, 4)]
+LNS8_SPECIALS, LNS16_SPECIALS = (dataclasses.replace(format, specials=True) for format in (lns8, lns16))
 LINEAR = [LinearAccumulator(), LinearAccumulator(table_bits=1), LinearAccumulator(table_bits=9, frac_bits=3)]
 
 
 def summed(accumulator, format, reference=None):
     """Return the reference's sum that an accumulator must give, as a function of a list of words."""
-    reference = reference or Reference(format.int_bits, format.frac_bits)
+    reference = reference or Reference(format.int_bits, format.frac_bits, format.specials)
     if isinstance(accumulator, LinearAccumulator):
         own = {"table_bits": accumulator.table_bits, "frac_bits": accumulator.frac_bits}
         return functools.partial(linear_sum, reference, **own)
@@ -95,14 +97,15 @@ def test_all_pairs_of_lns8(accumulator):
 
 @pytest.mark.parametrize("accumulator", [*LOGARITHMIC, *LINEAR], ids=repr)
 @pytest.mark.parametrize(("widths", "length"), [((2, 1), 3), ((1, 1), 4), ((2, 0), 4), ((3, 2), 2)], ids=str)
-def test_all_words_of_tiny_formats(accumulator, widths, length):
-    format = LNSFormat(*widths)
+@pytest.mark.parametrize("specials", [False, True])
+def test_all_words_of_tiny_formats(accumulator, widths, length, specials):
+    format = LNSFormat(*widths, specials=specials)
     words = torch.tensor(list(itertools.product(range(1 << format.width), repeat=length))).T
     check_columns(accumulator, format, words, list(map(summed(accumulator, format), words.T.tolist())))
 
 
 @pytest.mark.parametrize("accumulator", [*LOGARITHMIC, *LINEAR], ids=repr)
-@pytest.mark.parametrize("format", [lns8, lns12, lns16, lns32], ids=repr)
+@pytest.mark.parametrize("format", [lns8, lns12, lns16, lns32, LNS8_SPECIALS, LNS16_SPECIALS], ids=repr)
 def test_random_sums(accumulator, format):
     rng = random.Random(1)
     for length, count in ((1, 10), (2, 15), (3, 30), (4, 15), (7, 20), (33, 5)):
@@ -111,11 +114,11 @@ def test_random_sums(accumulator, format):
 
 
 @pytest.mark.parametrize("accumulator", [*LOGARITHMIC, *LINEAR], ids=repr)
-@pytest.mark.parametrize("format", [lns8, lns16, lns32], ids=repr)
+@pytest.mark.parametrize("format", [lns8, lns16, lns32, LNS8_SPECIALS], ids=repr)
 def test_random_dot_products(accumulator, format):
     rng = random.Random(2)
     sum_of = summed(accumulator, format)
-    reference = Reference(format.int_bits, format.frac_bits)
+    reference = Reference(format.int_bits, format.frac_bits, format.specials)
     a, b = (columns_of(format, rng, 6, 5) for _ in range(2))
     expected = [[dot(reference, x, y, sum_of) for y in b.T.tolist()] for x in a.T.tolist()]
     products = format.to_unsigned(
@@ -129,6 +132,25 @@ def test_random_dot_products(accumulator, format):
         accumulator.matmul(format, format.from_unsigned(a.T), format.from_unsigned(b))
     assert functools.reduce(operator.or_, raised) == bits(set().union(*(f for row in expected for _, f in row)))
     check_columns(accumulator, format, products.reshape(6, 25), [sum_of(c) for c in products.reshape(6, 25).T.tolist()])
+
+
+@pytest.mark.parametrize("accumulator", [*LOGARITHMIC, *LINEAR], ids=repr)
+def test_sums_with_infinities_and_nan(accumulator):
+    format, rng, special = LNS16_SPECIALS, random.Random(4), [0x7FFF, 0xFFFF, 0x8000]
+    columns = [[rng.randrange(1 << 16) for _ in range(length)] for length in (1, 2, 3, 8) for _ in range(20)]
+    for column in columns:
+        for _ in range(rng.randrange(3)):
+            column[rng.randrange(len(column))] = rng.choice(special)
+        check_columns(accumulator, format, torch.tensor([column]).T, [summed(accumulator, format)(column)])
+
+
+@pytest.mark.parametrize("accumulator", LINEAR, ids=repr)
+@pytest.mark.parametrize("place", [0, 39_999])
+def test_infinities_in_any_block_of_a_linear_sum(accumulator, place):
+    words = torch.full((40_000, 3), 0x4000)
+    words[place] = torch.tensor([0x7FFF, 0xFFFF, 0x8000])
+    result = accumulator.sum(LNS16_SPECIALS, LNS16_SPECIALS.from_unsigned(words), 0)
+    assert LNS16_SPECIALS.to_unsigned(result).tolist() == [0x7FFF, 0xFFFF, 0x8000]
 
 
 def halving(frac_bits, d, subtract):

@@ -108,8 +108,7 @@ def test_table_that_is_too_large():
     with pytest.raises(ValueError) as caught:
         lns32.adder.table(lns32)
     assert str(caught.value) == (
-        "a table must have fewer than 2097152 entries, "
-        f"not the {lns32.scale.gaussian_reach} of lns32"
+        f"a table must have fewer than 2097152 entries, not the {lns32.scale.gaussian_reach} of lns32"
     )
 
 

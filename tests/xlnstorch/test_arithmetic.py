@@ -1,5 +1,6 @@
 """Every operation, words and flags, against the reference."""
 
+import dataclasses
 import itertools
 import random
 
@@ -13,11 +14,13 @@ from xlnstorch.reference import Reference
 BINARY = ("mul", "div", "add", "sub")
 TINY = [LNSFormat(1, 1), LNSFormat(2, 0), LNSFormat(1, 4), LNSFormat(3, 2)]
 LARGE = [lns12, lns16, lns16e5, lns24, lns32, software_format(23), software_format(0), software_format(48)]
+WITH_SPECIALS = [dataclasses.replace(format, specials=True) for format in (*TINY, lns8)]
+LARGE += [dataclasses.replace(format, specials=True) for format in (lns16, lns32, software_format(23))]
 POWERS = (-(2**40), -129, -3, -2, -1, 0, 1, 2, 3, 4, 7, 127, 128, 2**40, 2**62)
 
 
 def reference_of(format):
-    return Reference(format.int_bits, format.frac_bits)
+    return Reference(format.int_bits, format.frac_bits, format.specials)
 
 
 def watched(format, call, *operands):
@@ -45,6 +48,7 @@ def corners(format):
         3,
         largest,
         largest - 1,
+        largest - 2,
         one,
         one - 1,
         one + 1,
@@ -76,7 +80,7 @@ def check_binary(format, name, a, b):
 
 
 @pytest.mark.parametrize("name", BINARY)
-@pytest.mark.parametrize("format", [*TINY, lns8], ids=str)
+@pytest.mark.parametrize("format", [*TINY, lns8, *WITH_SPECIALS], ids=str)
 def test_binary_operations_on_every_pair(format, name):
     every = range(1 << format.width)
     a, b = (list(side) for side in zip(*itertools.product(every, every), strict=True))
@@ -96,7 +100,7 @@ def unary_words(format):
     return [*corners(format), *(rng.randrange(1 << format.width) for _ in range(500))]
 
 
-@pytest.mark.parametrize("format", [*TINY, lns8, *LARGE], ids=str)
+@pytest.mark.parametrize("format", [*TINY, lns8, *WITH_SPECIALS, *LARGE], ids=str)
 def test_unary_operations(format):
     reference, words = reference_of(format), unary_words(format)
     assert watched(format, arithmetic.sqrt, words) == [reference.sqrt(word) for word in words]
@@ -112,7 +116,7 @@ def test_unary_operations(format):
 
 
 @pytest.mark.parametrize("n", [n for n in POWERS if n != 0])
-@pytest.mark.parametrize("format", [LNSFormat(3, 2), lns8, lns16, lns32, software_format(23)], ids=str)
+@pytest.mark.parametrize("format", [LNSFormat(3, 2), lns8, lns16, lns32, software_format(23), *WITH_SPECIALS], ids=str)
 def test_power(format, n):
     reference = reference_of(format)
     words = unary_words(format)[:: 1 if format.width < 16 else 7] + corners(format)
@@ -130,6 +134,23 @@ def test_power_with_an_exponent_beyond_int64(n):
 def test_power_zero_is_one():
     words = lns16.from_unsigned(torch.tensor(corners(lns16)))
     assert (arithmetic.power(lns16, words, 0) == 0x4000).all()
+
+
+@pytest.mark.parametrize("format", [*TINY, lns8, *WITH_SPECIALS], ids=str)
+def test_order_of_every_pair(format):
+    reference, every = reference_of(format), range(1 << format.width)
+    words = format.from_unsigned(torch.arange(1 << format.width))
+    order = arithmetic.order(format, words)
+    assert order.dtype == torch.float64
+    signs = torch.sign(order.unsqueeze(1) - order.unsqueeze(0)).tolist()
+    unordered = order.isnan().unsqueeze(1) | order.isnan().unsqueeze(0)
+    compared = [
+        [None if nan else sign for sign, nan in zip(*row, strict=True)]
+        for row in zip(signs, unordered.tolist(), strict=True)
+    ]
+    assert compared == [[reference.compare(a, b) for b in every] for a in every]
+    back = format.to_unsigned(arithmetic.from_order(format, order)).tolist()
+    assert back == [reference.maximum(word, word)[0] for word in every]
 
 
 @pytest.mark.parametrize("format", [*TINY, lns8], ids=str)
@@ -163,6 +184,51 @@ def test_known_words_and_flags():
         (0x4002, none),
         (0x0000, {"invalid"}),
     ]
+
+
+def test_known_words_and_flags_with_specials():
+    format, none = dataclasses.replace(lns16, specials=True), frozenset()
+    inf, minus_inf, nan, largest, one = 0x7FFF, 0xFFFF, 0x8000, 0x7FFE, 0x4000
+    table = [
+        (arithmetic.mul, inf, 0xC000, minus_inf, none),
+        (arithmetic.mul, 0, minus_inf, nan, {"invalid"}),
+        (arithmetic.mul, nan, 0, nan, none),
+        (arithmetic.mul, largest, 0xC080, minus_inf, {"overflow"}),
+        (arithmetic.mul, largest, one, largest, none),
+        (arithmetic.div, 0xC000, 0, minus_inf, {"zero_divide"}),
+        (arithmetic.div, 0, 0, nan, {"invalid"}),
+        (arithmetic.div, inf, minus_inf, nan, {"invalid"}),
+        (arithmetic.div, minus_inf, 0, minus_inf, none),
+        (arithmetic.div, 0xC000, inf, 0, none),
+        (arithmetic.div, nan, 0, nan, none),
+        (arithmetic.add, inf, minus_inf, nan, {"invalid"}),
+        (arithmetic.add, minus_inf, minus_inf, minus_inf, none),
+        (arithmetic.add, minus_inf, largest, minus_inf, none),
+        (arithmetic.add, largest, largest, inf, {"overflow"}),
+        (arithmetic.add, nan, inf, nan, none),
+        (arithmetic.sub, inf, inf, nan, {"invalid"}),
+        (arithmetic.sub, one, inf, minus_inf, none),
+        (arithmetic.sub, one, nan, nan, none),
+    ]
+    for call, a, b, word, flags in table:
+        assert watched(format, call, [a], [b]) == [(word, flags)], (call.__name__, a, b)
+    assert watched(format, arithmetic.sqrt, [inf, minus_inf, nan, 0xC000]) == [
+        (inf, none),
+        (nan, {"invalid"}),
+        (nan, none),
+        (nan, {"invalid"}),
+    ]
+    for n, expected in ((2, [inf, inf, nan, 0]), (-3, [0, 0, nan, inf]), (3, [inf, minus_inf, nan, 0])):
+        result = watched(format, lambda format, a, n=n: arithmetic.power(format, a, n), [inf, minus_inf, nan, 0])
+        assert [word for word, _ in result] == expected
+        assert [flags for _, flags in result] == [none, none, none, {"zero_divide"} if n < 0 else none]
+    words = format.from_unsigned(torch.tensor([inf, minus_inf, nan, 0]))
+    for call, expected in (
+        (arithmetic.neg, [minus_inf, inf, nan, 0]),
+        (arithmetic.absolute, [inf, inf, nan, 0]),
+        (arithmetic.relu, [inf, 0, nan, 0]),
+    ):
+        assert format.to_unsigned(call(format, words)).tolist() == expected
 
 
 @pytest.mark.parametrize("name", BINARY)

@@ -54,6 +54,29 @@ def test_dtype_is_the_smallest_that_fits(log_bits, dtype):
     assert LNSFormat(log_bits, 0).dtype == dtype
 
 
+def test_specials():
+    format = LNSFormat(8, 7, specials=True)
+    assert (lns16.specials, lns16.max_finite_field, format.max_field, format.max_finite_field) == (
+        *(False, 0x7FFF, 0x7FFF, 0x7FFE),
+    )
+    assert format != lns16 and format == dataclasses.replace(lns16, specials=True)
+    assert (repr(format), format.name) == ("LNSFormat(8, 7, specials=True)", "lns16")
+    words = torch.tensor([0x7FFF, 0xFFFF, 0x8000, 0, 0x7FFE, 0x4000])
+    for kind, plain, special in (
+        ("is_inf", [0] * 6, [1, 1, 0, 0, 0, 0]),
+        ("is_nan", [0] * 6, [0, 0, 1, 0, 0, 0]),
+        ("is_zero", [0, 0, 1, 1, 0, 0], [0, 0, 0, 1, 0, 0]),
+    ):
+        assert getattr(lns16, kind)(lns16.from_unsigned(words)).tolist() == plain
+        assert getattr(format, kind)(format.from_unsigned(words)).tolist() == special
+    assert format.to_unsigned(format.canonical(format.from_unsigned(words))).tolist() == words.tolist()
+    assert lns16.to_unsigned(lns16.canonical(lns16.from_unsigned(words))).tolist() == [0x7FFF, 0xFFFF, 0, *words[3:]]
+    assert LNSFormat(1, 1, specials=True).max_finite_field == LNSFormat(1, 1).bias  # one is a number in the least one
+    with pytest.raises(TypeError) as caught:
+        LNSFormat(8, 7, specials=1)
+    assert str(caught.value) == "specials must be True or False, not 1"
+
+
 def test_value_semantics():
     assert LNSFormat(8, 7) == lns16 and hash(LNSFormat(8, 7)) == hash(lns16)
     assert LNSFormat(8, 7, accumulator=LogAccumulator("tree")) != lns16

@@ -62,7 +62,8 @@ class LinearAccumulator(Accumulator):
     The adder of the format is not used by sums. Sums have at most 2**30 terms; more are a ValueError. The return to a
     word is reported to the observers as an operation ``"sum"`` of the format, without operands, since a register is no
     word. Its flags are overflow where the sum lies above the range, and underflow where it is not zero but flushes; a
-    term that is cut off to nothing raises none.
+    term that is cut off to nothing raises none. Infinities and NaN pass the register by: with a NaN among the terms the
+    sum is NaN; with infinities of one sign it is that infinity, and of both NaN, which raises invalid.
 
     Examples
     --------
@@ -90,7 +91,7 @@ class LinearAccumulator(Accumulator):
         excess = self.register_bits(format) - _MAX_REGISTER_BITS
         if excess <= 0:
             return
-        possible = self._register_frac_bits(format) - excess
+        possible = self.register_frac_bits(format) - excess
         raise ValueError(
             f"a register of LinearAccumulator has at most {_MAX_REGISTER_BITS} bits, "
             f"not the {_MAX_REGISTER_BITS + excess} that {format.int_bits} integer bits need; "
@@ -99,7 +100,7 @@ class LinearAccumulator(Accumulator):
 
     def register_bits(self, format: LNSFormat, terms: int = 1) -> int:
         """Return the width in bits, sign included, of a register that holds any sum of `terms` words of `format`."""
-        significand = _largest_significand(format.scale, self._table_bits(format))
+        significand = _largest_significand(format.scale, self.antilogarithm_bits(format))
         shift = self._shift(format, format.max_field)
         largest = terms * (significand >> max(0, -shift))
         return 1 + largest.bit_length() + max(0, shift)
@@ -122,14 +123,21 @@ class LinearAccumulator(Accumulator):
         """Return the sum of blocks of words (…, *shape) over their first dimension, `terms` in all."""
         if terms > MAX_TERMS:
             raise ValueError(f"a sum in LinearAccumulator must have at most {MAX_TERMS} terms, not {terms}")
-        registers = None
+        registers, found = None, []
         for words in blocks:
             if words.is_meta:  # only the shape is wanted
                 return words.new_empty(shape)
+            if format.specials:
+                words, found = _set_aside(format, words, found)
             registers = registers or Registers(shape.numel(), self.register_bits(format) - 1, words.device)
             self._add(format, registers, words.reshape(words.shape[0], shape.numel()))
-        negative, log, zero = registers.nearest_logs(format.scale, self._register_frac_bits(format))
-        flat, flags = arithmetic.fit(format, negative, log + format.bias, zero)
+        negative, log, zero = registers.nearest_logs(format.scale, self.register_frac_bits(format))
+        special = {}
+        if format.specials:
+            nan, up, down = (where.reshape(-1) for where in found)
+            negative = torch.where(up | down, down, negative)
+            special = {"infinite": up | down, "invalid": up & down, "nan": nan}
+        flat, flags = arithmetic.fit(format, negative, log + format.bias, zero, **special)
         result = flat.reshape(shape)
         report("sum", format, (), result, **{flag: raised.reshape(shape) for flag, raised in flags.items()})
         return result
@@ -143,11 +151,11 @@ class LinearAccumulator(Accumulator):
             significand = significand >> (-shift).clamp(0, 62)
             shift = shift.clamp(min=0)
         integers = torch.where(sign, -significand, significand)
-        registers.add(integers, shift, _largest_significand(format.scale, self._table_bits(format)).bit_length())
+        registers.add(integers, shift, _largest_significand(format.scale, self.antilogarithm_bits(format)).bit_length())
 
     def _antilog(self, format: LNSFormat, fraction: torch.Tensor) -> torch.Tensor:
         """Return the integers nearest to ``2**(fraction + table_bits)``, for fractions in units of the last place."""
-        bits = self._table_bits(format)
+        bits = self.antilogarithm_bits(format)
         if format.frac_bits > _MAX_TABLED_FRAC_BITS:
             return format.scale.integer(fraction, bits)
         return torch.take(_table(format.scale, bits, fraction.device), fraction)
@@ -155,15 +163,27 @@ class LinearAccumulator(Accumulator):
     def _shift(self, format: LNSFormat, field: torch.Tensor | int) -> torch.Tensor | int:
         """Return how far up a significand lies in the register; where it is negative, bits of it are cut off."""
         whole = (field >> format.frac_bits) - (1 << (format.int_bits - 1))
-        return whole - self._table_bits(format) + self._register_frac_bits(format)
+        return whole - self.antilogarithm_bits(format) + self.register_frac_bits(format)
 
-    def _table_bits(self, format: LNSFormat) -> int:
+    def antilogarithm_bits(self, format: LNSFormat) -> int:
+        """Return the fraction bits of the antilogarithm for a format: `table_bits`, or the default."""
         return format.frac_bits + _EXTRA_TABLE_BITS if self.table_bits is None else self.table_bits
 
-    def _register_frac_bits(self, format: LNSFormat) -> int:
+    def register_frac_bits(self, format: LNSFormat) -> int:
+        """Return the fraction bits of the register for a format: `frac_bits`, or the default."""
         if self.frac_bits is not None:
             return self.frac_bits
-        return self._table_bits(format) + (1 << (format.int_bits - 1))
+        return self.antilogarithm_bits(format) + (1 << (format.int_bits - 1))
+
+
+def _set_aside(
+    format: LNSFormat, words: torch.Tensor, found: list[torch.Tensor]
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Return terms with zeros instead of NaN and infinities, and in which sums there were NaN, +Inf and -Inf so far."""
+    nan, infinite, negative = format.is_nan(words), format.is_inf(words), format.unpack(words)[0]
+    now = [where.any(0) for where in (nan, infinite & ~negative, infinite & negative)]
+    now = [x | y for x, y in zip(now, found, strict=True)] if found else now
+    return torch.where(nan | infinite, 0, words), now
 
 
 def _block(shape: torch.Size) -> int:

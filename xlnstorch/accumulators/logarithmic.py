@@ -48,7 +48,8 @@ class LogAccumulator(Accumulator):
     A sequential sum stalls once its terms are so much smaller that ``s(d)`` rounds to zero: at 7 fraction bits a sum of
     ones stops at 369.97, after 323 terms. Each guard bit moves that twice as far.
 
-    A word that saturated before the sum, as a product may, is the largest number of the narrow format. With guard bits
+    A word that saturated before the sum, as a product may, is the largest number of the narrow format; an infinity is
+    that of the wide format, where it is added, and of the narrow one again. With guard bits
     the last rounding is reported to the observers as an operation ``"sum"`` of the format, with its overflow and
     underflow; it has no operands there, since the running sum is a word of another format. The additions are reported
     as what they are, operations ``"add"`` of the wide format.
@@ -77,7 +78,7 @@ class LogAccumulator(Accumulator):
                 f"{_MAX_LOG_BITS} bits of logarithm"
             )
         try:
-            self._wide(format)
+            self.running_format(format)
         except ValueError as error:
             raise ValueError(
                 f"guard_bits must be fewer than {self.guard_bits}, since {format.adder!r} does not serve the "
@@ -90,7 +91,7 @@ class LogAccumulator(Accumulator):
         terms = self._widen(format, words)
         if self.order == "sequential":
             return self._in_order(format, terms.unbind(dim))
-        wide, terms = self._wide(format), terms.movedim(dim, 0)
+        wide, terms = self.running_format(format), terms.movedim(dim, 0)
         while len(terms) > 1:
             pairs = len(terms) // 2
             sums = arithmetic.add(wide, terms[0 : 2 * pairs : 2], terms[1 : 2 * pairs : 2])
@@ -107,11 +108,11 @@ class LogAccumulator(Accumulator):
 
     def _in_order(self, format: LNSFormat, terms: Iterable[torch.Tensor]) -> torch.Tensor:
         """Return the sum of at least one term, left to right, all in the format of the running sum."""
-        add = functools.partial(arithmetic.add, self._wide(format))
+        add = functools.partial(arithmetic.add, self.running_format(format))
         return self._round(format, functools.reduce(add, terms))
 
-    def _wide(self, format: LNSFormat) -> LNSFormat:
-        """Return the format of the running sum."""
+    def running_format(self, format: LNSFormat) -> LNSFormat:
+        """Return the format of the running sum: that with the guard bits."""
         return _wider(format, self.guard_bits) if self.guard_bits else format
 
     def _widen(self, format: LNSFormat, words: torch.Tensor) -> torch.Tensor:
@@ -119,14 +120,20 @@ class LogAccumulator(Accumulator):
         if not self.guard_bits:
             return words
         sign, field = format.unpack(words)
-        return self._wide(format).pack(sign, field << self.guard_bits)
+        wide, field = self.running_format(format), field << self.guard_bits
+        if format.specials:
+            field = torch.where(format.is_inf(words), wide.max_field, field)
+            sign = sign | format.is_nan(words)
+        return wide.pack(sign, field)
 
     def _round(self, format: LNSFormat, total: torch.Tensor) -> torch.Tensor:
         """Return a running sum as new words of `format`."""
         if not self.guard_bits:
-            return format.pack(*format.unpack(total))  # a copy, and a single negative zero is zero
-        sign, field = self._wide(format).unpack(total)
-        result, flags = arithmetic.fit(format, sign, round_shift(field, self.guard_bits), field == 0)
+            return format.canonical(total)
+        wide = self.running_format(format)
+        sign, field = wide.unpack(total)
+        special = {"infinite": wide.is_inf(total), "nan": wide.is_nan(total)} if format.specials else {}
+        result, flags = arithmetic.fit(format, sign, round_shift(field, self.guard_bits), field == 0, **special)
         report("sum", format, (), result, **flags)
         return result
 

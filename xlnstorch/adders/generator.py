@@ -16,13 +16,15 @@ import torch
 
 from ..exact import LogScale
 from .curves import SAMPLE_BITS, Curves, Part
-from .segments import Polynomials, Region, SegmentedGaussian
+from .segments import OPERAND_BITS, Polynomials, Region, SegmentedGaussian
 
 __all__ = ["generate"]
 
-# Segments of at most 2**8 distances are fitted to all of them. Longer ones are fitted to evenly spaced samples, and
+# Segments of at most 2**12 distances are fitted to all of them. Longer ones are fitted to evenly spaced samples, and
 # what cutting off may add between these is bounded instead.
-_ENUMERATED = 8
+_ENUMERATED = 12
+# With up to 2**8 there is time for more candidates.
+_SEARCHED = 8
 _SAMPLES = 1 << 6
 # What rounding of samples and of their polynomial may add, in units of a sample; curvature between them adds to it.
 _ROUNDING = 3
@@ -91,7 +93,7 @@ def _cheapest(problem: _Fitter, fewest: int = 0) -> Polynomials | None:
 
 def _narrow(problem: _Fitter, guard_bits: int, limit: int | None) -> Polynomials | None:
     """Return the best design found with so many guard bits, or None if its ROM alone costs more than `limit`."""
-    widths = _Widths(guard_bits, slope_bits=62, offset_bits=23, inner_bits=23)
+    widths = _Widths(guard_bits, slope_bits=62, offset_bits=OPERAND_BITS, inner_bits=OPERAND_BITS)
     best = problem.fit(widths, limit)
     if best is None or not best.offset_bits:
         return best
@@ -145,6 +147,10 @@ class _Fitter:
         """Whether a segment is fitted to all its distances, by :meth:`allowed`."""
         return False
 
+    def spread(self, width: int) -> int:
+        """Return how far around the best polynomial in real numbers others are tried for an enumerated segment."""
+        raise NotImplementedError
+
     def allowed(self, part: Part, samples: np.ndarray, guard_bits: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the least and the largest y, with guard bits, at each distance."""
         raise NotImplementedError
@@ -185,9 +191,7 @@ class _Fitter:
         if all(region.width == 0 for region in regions):  # a plain table
             widths = dataclasses.replace(widths, offset_bits=0, inner_bits=0)
         inner_bits = widths.inner_bits if self.degree == 2 else 0
-        return Polynomials(
-            self.degree, widths.guard_bits, widths.offset_bits, inner_bits, tuple(regions), tuple(rows)
-        )
+        return Polynomials(self.degree, widths.guard_bits, widths.offset_bits, inner_bits, tuple(regions), tuple(rows))
 
     def _fit_part(self, part: Part, width: int, widths: _Widths) -> np.ndarray | None:
         """Return the rows of a part cut into segments of ``2**width`` distances, or None if one cannot be fitted."""
@@ -257,7 +261,7 @@ class _Fitter:
             none = np.zeros((1, len(samples)), dtype=np.int64)
             return none, none
         enumerated = self.is_enumerated(part, width)
-        spread = self.spread if enumerated else 1
+        spread = self.spread(width) if enumerated else 1
         position = np.arange(points) / (1 << width if enumerated else last)
         y = samples * 2.0 ** (guard_bits - SAMPLE_BITS)
         slopes = np.arange(-spread, spread + 2)[:, None]
@@ -338,7 +342,6 @@ class _Problem(_Fitter):
         self._error = int(error * 2 ** (SAMPLE_BITS + 1))
         # What samples cannot tell from 0.5 is 0.5: the nearest integers are closer than that.
         self._nearest, self._margin = self._error == 1 << SAMPLE_BITS, margin
-        self.spread = 3 if self._nearest else 2
         self._integers = LogScale.of(frac_bits, 2.0)
         steps = 1 << frac_bits
         self.ends = (self._end("sum", 1), self._end("difference", 2))  # the first region of t may start at one unit
@@ -348,8 +351,7 @@ class _Problem(_Fitter):
         else:
             first = steps << near
             self.ends = self.ends[0], max(first, self.ends[1])  # the logarithm's octave is a whole one
-            # Its first half needs more segments than the second.
-            self.parts = [Part("logarithm", (first >> 1) + i * (first >> 2), frac_bits + near - 2) for i in (0, 1)]
+            self.parts = [Part("logarithm", first >> 1, frac_bits + near - 1)]
         self.parts += [Part("sum", start, frac_bits) for start in range(0, self.ends[0], steps)]
         self.parts += [Part("difference", start, frac_bits) for start in range(first, self.ends[1], steps)]
 
@@ -369,6 +371,9 @@ class _Problem(_Fitter):
 
     def is_enumerated(self, part: Part, width: int) -> bool:
         return part.curve != "logarithm" and (self._nearest or width <= _ENUMERATED)
+
+    def spread(self, width: int) -> int:
+        return 3 if self._nearest else 2 if width <= _SEARCHED else 1
 
     def allowed(self, part: Part, samples: np.ndarray, guard_bits: int) -> tuple[np.ndarray, np.ndarray]:
         if self._nearest:

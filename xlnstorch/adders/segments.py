@@ -7,7 +7,10 @@ import functools
 
 import torch
 
-__all__ = ["Polynomials", "Region", "SegmentedGaussian"]
+__all__ = ["OPERAND_BITS", "Polynomials", "Region", "SegmentedGaussian"]
+
+#: What a multiplier takes on each side, in the FPGAs that have some: an offset has at most so many bits.
+OPERAND_BITS = 18
 
 # Above every distance that lies in a region: tells the regions of t from those of s.
 _FAR = 1 << 40

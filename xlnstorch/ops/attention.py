@@ -45,7 +45,7 @@ def attention_backward(
 
 @register(aten._safe_softmax.default)
 def safe_softmax(func, self, dim, dtype=None):
-    # A row that is masked everywhere is zero. What a mask adds is -inf, and the most negative word stands for that.
+    # A row that is masked everywhere is zero. What a mask adds is -inf, which the most negative word is or stands for.
     format = self.format
     lowest = format.pack(torch.ones((), dtype=torch.bool), torch.tensor(format.max_field)).to(self.device)
     masked = (self._words == lowest).all(dim, keepdim=True)

@@ -21,13 +21,16 @@ _RELATIONS = {
 }
 
 
-def _keys(func, *xs):
+def _orders(func, *xs):
     format, words = operands(func, *xs)
-    return format, words, [arithmetic.compare_key(format, w) for w in words]
+    return format, [arithmetic.order(format, w) for w in words]
 
 
 def comparable(format, x, device):
-    """Return keys of an operand, and where it is NaN. Infinities, which no word has, lie beyond every word."""
+    """Return keys of an operand, and where it is NaN. Infinities that no word has lie beyond every word."""
+    if format.specials:
+        words = words_of(format, x, device)
+        return arithmetic.compare_key(format, words), format.is_nan(words)
     if isinstance(x, LNSTensor):
         return arithmetic.compare_key(format, x._words), False
     if not isinstance(x, torch.Tensor):
@@ -60,16 +63,22 @@ for _name, _relation in _RELATIONS.items():
     _register_relation(_name, _relation)
 
 
-@register(aten.maximum.default, aten.fmax.default)
+@register(aten.maximum.default)
 def maximum(func, self, other):
-    format, _, (key_a, key_b) = _keys(func, self, other)
-    return from_key(format, torch.maximum(key_a, key_b))
+    format, orders = _orders(func, self, other)
+    return LNSTensor(arithmetic.from_order(format, torch.maximum(*orders)), format)
 
 
-@register(aten.minimum.default, aten.fmin.default)
+@register(aten.minimum.default)
 def minimum(func, self, other):
-    format, _, (key_a, key_b) = _keys(func, self, other)
-    return from_key(format, torch.minimum(key_a, key_b))
+    format, orders = _orders(func, self, other)
+    return LNSTensor(arithmetic.from_order(format, torch.minimum(*orders)), format)
+
+
+@register(aten.fmax.default, aten.fmin.default)
+def without_nan(func, self, other):
+    format, orders = _orders(func, self, other)
+    return LNSTensor(arithmetic.from_order(format, func(*orders)), format)
 
 
 @register(aten.maximum.out)
@@ -97,19 +106,30 @@ def clamp_max(func, self, max):
     return minimum(func, self, max)
 
 
-@register(aten.isnan.default, aten.isinf.default, aten.isposinf.default, aten.isneginf.default)
-def never(func, self):
-    return torch.zeros(self.shape, dtype=torch.bool, device=self.device)
+@register(aten.isnan.default)
+def isnan(func, self):
+    return self.format.is_nan(self._words)
+
+
+@register(aten.isinf.default)
+def isinf(func, self):
+    return self.format.is_inf(self._words)
+
+
+@register(aten.isposinf.default, aten.isneginf.default)
+def signed_infinity(func, self):
+    sign, _ = self.format.unpack(self._words)
+    return isinf(func, self) & (sign if func is aten.isneginf.default else ~sign)
 
 
 @register(aten.isfinite.default)
-def always(func, self):
-    return torch.ones(self.shape, dtype=torch.bool, device=self.device)
+def isfinite(func, self):
+    return ~(isnan(func, self) | isinf(func, self))
 
 
 @register(aten.where.self, prims.where.default)
 def where(func, condition, self, other):
-    # What is not taken may be what no word is, a NaN for one. What requires grad still does, and is refused.
+    # What is not taken may be what no word is, NaN perhaps. What requires grad still does, and is refused.
     if not isinstance(self, LNSTensor):
         self = torch.where(condition, self, 0).requires_grad_(self.requires_grad)
     if not isinstance(other, LNSTensor):
@@ -120,20 +140,24 @@ def where(func, condition, self, other):
 
 @register(aten.nan_to_num.default)
 def nan_to_num(func, self, nan=None, posinf=None, neginf=None):
-    return LNSTensor(self._words.clone(), self.format)  # no word is either
+    format, words = self.format, self._words.clone()
+    if format.specials:
+        sign, field = format.unpack(words)
+        largest = format.pack(sign, torch.full_like(field, format.max_finite_field))
+        up, down = (largest if x is None else words_of(format, x, self.device) for x in (posinf, neginf))
+        words = torch.where(format.is_inf(words), torch.where(sign, down, up), words)
+        words = torch.where(
+            format.is_nan(self._words), words_of(format, 0.0 if nan is None else nan, self.device), words
+        )
+    return LNSTensor(words, format)
 
 
 @register(aten.equal.default)
 def equal(func, self, other):
     if self.shape != other.shape:
         return False
-    _, _, (a, b) = _keys(func, self, other)
+    _, (a, b) = _orders(func, self, other)
     return torch.equal(a, b)
-
-
-def from_key(format, key):
-    """Return the tensor of the words that have these keys."""
-    return LNSTensor(format.pack(key < 0, key.abs()), format)
 
 
 for _name in ("clamp", "clamp_min", "clamp_max"):

@@ -87,7 +87,7 @@ def to_copy(func, self, **kwargs):
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         # Whole numbers and truth values are no LNS numbers any more, but indices, labels and masks.
         if dtype == torch.bool:  # a word too small for float64 is not zero
-            return aten._to_copy(self.format.unpack(self._words)[1] != 0, dtype=dtype, **kwargs)
+            return aten._to_copy(~self.format.is_zero(self._words), dtype=dtype, **kwargs)
         return aten._to_copy(_whole(self), dtype=dtype, **kwargs)
     only_float64(func, self, dtype)
     return LNSTensor(aten._to_copy(self._words, **kwargs), self.format)

@@ -19,7 +19,7 @@ def vector_norm(func, self, ord=2, dim=None, keepdim=False, *, dtype=None):
     if ord == -math.inf:
         return aten.amin(aten.abs(self), dims, keepdim)
     if ord == 0:
-        return aten.sum.dim_IntList(aten.sgn(aten.abs(self)), dims, keepdim)
+        return aten.sum.dim_IntList(aten.masked_fill(aten.ones_like(self), aten.eq(self, 0), 0), dims, keepdim)
     if ord == 1:
         return aten.sum.dim_IntList(aten.abs(self), dims, keepdim)
     powers = aten.pow.Tensor_Scalar(self if ord == 2 else aten.abs(self), ord)
@@ -27,7 +27,7 @@ def vector_norm(func, self, ord=2, dim=None, keepdim=False, *, dtype=None):
     if ord == 2:
         return aten.sqrt(total)
     norm = aten.pow.Tensor_Scalar(total, 1 / ord)
-    if ord > 0:
+    if ord > 0 or self.format.specials:
         return norm
     # A zero makes the sum of negative powers infinite and its root zero; saturation would stop short of that.
     return aten.masked_fill(norm, aten.any.dims(aten.eq(self, 0), dims, keepdim), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -94,7 +95,8 @@ def _torch_function(name: str) -> Callable:
 
 
 def _function(name: str, ball: Callable, *, of: Callable | None = None, **properties) -> None:
-    _FUNCTIONS[name] = Function(name.removeprefix("special_"), of or _torch_function(name), ball, **properties)
+    in_torch = _torch_function(name)
+    _FUNCTIONS[name] = Function(name.removeprefix("special_"), of or in_torch, ball, limit=in_torch, **properties)
 
 
 _arb = flint.arb
@@ -226,7 +228,11 @@ def exp(func, self):
     zero = field == 0
     log = torch.where(zero, 0, format.scale.log_of_exp(sign, torch.where(zero, 0, field - format.bias)))
     nothing = torch.zeros_like(sign)
-    words, flags = arithmetic.fit(format, nothing, log + format.bias, nothing)
+    vanishes, special = nothing, {}
+    if format.specials:
+        infinite = format.is_inf(self._words)
+        vanishes, special = infinite & sign, {"infinite": infinite & ~sign, "nan": format.is_nan(self._words)}
+    words, flags = arithmetic.fit(format, nothing, log + format.bias, vanishes, **special)
     report("exp", format, (self._words,), words, **flags)
     return LNSTensor(words, format)
 
@@ -236,15 +242,15 @@ def log(func, self):
     format = self.format
     sign, field = format.unpack(self._words)
     e = field - format.bias
-    nothing = sign | (e == 0)
-    log = format.scale.log_of_log(torch.where(nothing, 1, e))
-    words, flags = arithmetic.fit(format, e < 0, log + format.bias, nothing)
-    # ln(1) is zero, and so is the logarithm of a negative number, which is invalid; ln(0) saturates.
-    pole = field == 0
-    lowest = format.pack(torch.ones_like(sign), torch.full_like(field, format.max_field))
-    words = torch.where(pole, lowest, words)
-    flags = {name: raised & ~pole for name, raised in flags.items()}
-    report("log", format, (self._words,), words, invalid=sign, zero_divide=pole, **flags)
+    one = e == 0
+    log = format.scale.log_of_log(torch.where(sign | one, 1, e))
+    # ln(1) is zero, the logarithm of a negative number invalid; ln(0) saturates.
+    pole, infinite, nan = field == 0, field == 0, None
+    if format.specials:
+        nan = format.is_nan(self._words)
+        pole, infinite = pole & ~nan, infinite | format.is_inf(self._words)
+    words, flags = arithmetic.fit(format, e < 0, log + format.bias, one, infinite=infinite, invalid=sign, nan=nan)
+    report("log", format, (self._words,), words, zero_divide=pole, **flags)
     return LNSTensor(words, format)
 
 
@@ -269,7 +275,8 @@ def polygamma(func, n, self):
     outline = _FUNCTIONS["digamma"].estimate
     if n != 0:
         outline = _outline(pole=lambda x: (-1.0) ** (n + 1) * ((x <= 0) & _whole(x)))
-    function = Function("polygamma", outline, balls.polygamma(n), pole=True, **_SPECIAL)
+    limit = functools.partial(torch.polygamma, n)
+    function = Function("polygamma", outline, balls.polygamma(n), limit=limit, pole=True, **_SPECIAL)
     return LNSTensor(apply(function, self.format, self._words), self.format)
 
 
@@ -279,7 +286,7 @@ def _power(func, self, exponent):
         return LNSTensor(real_power(format, base, words, words=True), format)
     # A plain exponent is taken as it is: its nearest logarithm would make 3 another number.
     exponent = torch.as_tensor(exponent, dtype=torch.float64, device=self.device)
-    if not bool(torch.isfinite(exponent).all()):
+    if not self.format.specials and not bool(torch.isfinite(exponent).all()):
         raise ValueError(f"{func} of {self.format} takes a finite exponent, not {exponent[~exponent.isfinite()][0]}")
     return LNSTensor(real_power(self.format, self._words, exponent, words=False), self.format)
 

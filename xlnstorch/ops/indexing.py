@@ -8,7 +8,6 @@ from .. import arithmetic, conversions
 from ..formats import LNSFormat
 from ..tensor import LNSTensor
 from ._registry import aten, operands, register, register_inplace
-from .comparison import from_key
 from .pointwise import scaled
 
 
@@ -104,9 +103,9 @@ def _reduce_at(format: LNSFormat, words, where, source, reduce: str, include_sel
     hits = torch.zeros(flat.shape, dtype=torch.int64, device=flat.device)
     hits = hits.index_add(0, positions, torch.ones_like(positions))
     if reduce in ("amax", "amin"):
-        keys, new = (arithmetic.compare_key(format, w) for w in (flat, values))
-        keys = keys.scatter_reduce(0, positions, new, reduce, include_self=include_self)
-        return from_key(format, keys)._words.reshape(words.shape)
+        orders, new = (arithmetic.order(format, w) for w in (flat, values))
+        orders = orders.scatter_reduce(0, positions, new, reduce, include_self=include_self)
+        return arithmetic.from_order(format, orders).reshape(words.shape)
     if not include_self:
         flat[hits > 0] = format.bias if reduce == "prod" else 0
     combine = arithmetic.mul if reduce == "prod" else arithmetic.add

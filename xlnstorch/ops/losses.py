@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch._decomp import decomposition_table
 
+from ..tensor import LNSTensor
 from ._registry import aten, register
 from .derived import derivative
 
@@ -17,6 +18,14 @@ def _labels(targets: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     first = lengths.cumsum(0) - lengths
     places = first.unsqueeze(-1) + torch.arange(longest, device=targets.device)
     return targets[places.clamp(max=max(0, len(targets) - 1))] if len(targets) else targets.new_zeros(len(lengths), 0)
+
+
+def _log_sum(x: LNSTensor, dim: int) -> LNSTensor:
+    """Return ``torch.logsumexp``, whose derivative where all are impossible is zero and not NaN."""
+    if not x.format.specials:
+        return torch.logsumexp(x, dim)
+    nothing = (x == -torch.inf).all(dim)
+    return torch.logsumexp(x.masked_fill(nothing.unsqueeze(dim), 0), dim).masked_fill(nothing, -torch.inf)
 
 
 @register(aten._ctc_loss.default, aten._ctc_loss.Tensor)
@@ -39,7 +48,7 @@ def ctc_loss(func, log_probs, targets, input_lengths, target_lengths, blank=0, z
     # A path may skip the blank between two different labels.
     skips = torch.zeros_like(beyond)
     skips[:, 3::2] = labels[:, 1:longest] != labels[:, : longest - 1] if longest else False
-    impossible = -torch.inf  # the most negative word
+    impossible = -torch.inf  # the most negative word, without specials
 
     emitted = log_probs.gather(2, states.expand(log_probs.shape[0], -1, -1))
     alpha = emitted[0].masked_fill(beyond | (place > 1), impossible)
@@ -47,12 +56,12 @@ def ctc_loss(func, log_probs, targets, input_lengths, target_lengths, blank=0, z
     for time, step in enumerate(emitted[1:].unbind(0), start=1):
         one = aten.constant_pad_nd(alpha, [1, 0], impossible)[:, :-1]
         two = aten.constant_pad_nd(alpha, [2, 0], impossible)[:, :-2].masked_fill(~skips, impossible)
-        moved = (torch.logsumexp(torch.stack([alpha, one, two]), 0) + step).masked_fill(beyond, impossible)
+        moved = (_log_sum(torch.stack([alpha, one, two]), 0) + step).masked_fill(beyond, impossible)
         alpha = torch.where((time < times).unsqueeze(-1), moved, alpha)
         alphas.append(alpha)
     last = torch.stack([2 * lengths, (2 * lengths - 1).clamp(min=0)], -1)
     ends = alpha.gather(1, last).masked_fill(torch.stack([lengths < 0, lengths == 0], -1), impossible)
-    loss = -torch.logsumexp(ends, 1)
+    loss = -_log_sum(ends, 1)
     loss = loss.masked_fill((times == 0) & (lengths == 0), 0).masked_fill((times == 0) & (lengths > 0), torch.inf)
     within = torch.arange(longest, device=device) < lengths.unsqueeze(-1)
     repeats = ((labels[:, 1:longest] == labels[:, : longest - 1]) & within[:, 1:]).sum(1) if longest else 0
@@ -93,6 +102,13 @@ def ctc_loss_backward(
     softmax = log_probs.exp() * scale.reshape(1, -1, 1) if log_probs.dim() == 3 else log_probs.exp() * scale
     within = within.unsqueeze(-1) if log_probs.dim() == 3 else within
     return gradient + softmax.masked_fill(~within, 0)
+
+
+@register(aten.smooth_l1_loss_backward.default)
+def smooth_l1_loss_backward(func, grad_output, self, target, reduction, beta):
+    gradient = decomposition_table[func](grad_output, self, target, reduction, beta)
+    # PyTorch's decomposition asks for the sign of NaN, which is zero.
+    return torch.where(torch.isnan(self - target), torch.nan, gradient) if gradient.format.specials else gradient
 
 
 @register(aten.binary_cross_entropy_with_logits.default)

@@ -10,13 +10,8 @@ from torch.utils._pytree import tree_map
 from .. import arithmetic
 from ..tensor import LNSTensor
 from ._registry import aten, common_format, register
-from .comparison import comparable, from_key
+from .comparison import comparable
 from .random import value_of
-
-
-def _order(x: LNSTensor) -> torch.Tensor:
-    """Return float64 numbers in the order of the words; a key has at most 53 bits and so is exact."""
-    return arithmetic.compare_key(x.format, x._words).to(torch.float64)
 
 
 @register(
@@ -50,8 +45,13 @@ def _order(x: LNSTensor) -> torch.Tensor:
 )
 def by_order(func, self, *args, **kwargs):
     """Run the operator on the order of the words, and hand out the words of what it selected."""
-    selected = func(_order(self), *args, **kwargs)
-    return tree_map(lambda x: from_key(self.format, x.to(torch.int64)) if x.dtype == torch.float64 else x, selected)
+    format = self.format
+    selected = func(arithmetic.order(format, self._words), *args, **kwargs)
+
+    def words(x):
+        return LNSTensor(arithmetic.from_order(format, x), format) if x.dtype == torch.float64 else x
+
+    return tree_map(words, selected)
 
 
 @register(aten.fractional_max_pool2d.default, aten.fractional_max_pool3d.default)
@@ -117,9 +117,7 @@ def isin(func, elements, test_elements, **kwargs):
 
 def truth(x):
     """Return where a tensor is not zero."""
-    if not isinstance(x, LNSTensor):
-        return x
-    return x.format.unpack(x._words)[1] != 0
+    return ~x.format.is_zero(x._words) if isinstance(x, LNSTensor) else x
 
 
 @register(

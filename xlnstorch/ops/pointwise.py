@@ -52,7 +52,22 @@ def div_mode(func, self, other, *, rounding_mode):
     quotient = div(func, self, other)
     if rounding_mode is None:
         return quotient
-    return aten.floor(quotient) if rounding_mode == "floor" else aten.trunc(quotient)
+    if rounding_mode == "trunc":
+        return aten.trunc(quotient)
+    return _infinite_floors(self, other, aten.floor(quotient)) if quotient.format.specials else aten.floor(quotient)
+
+
+def _infinite_floors(a, b, floor):
+    """Return the floors of a / b with those that torch gives where a or b is infinite.
+
+    An infinity over a number other than zero has no remainder, and so is NaN; of a number over an infinity of the other
+    sign the quotient, a negative zero elsewhere, is below zero.
+    """
+    format, (x, y) = operands(aten.floor_divide.default, a, b)
+    (sign_x, field_x), (sign_y, field_y) = format.unpack(x), format.unpack(y)
+    inf_x, inf_y = format.is_inf(x), format.is_inf(y)
+    floor = aten.masked_fill(floor, inf_x & (field_y != 0), math.nan)
+    return aten.masked_fill(floor, inf_y & ~inf_x & (field_x != 0) & (sign_x ^ sign_y), -1)
 
 
 @register(aten.floor_divide.default, aten.floor_divide.Scalar)
@@ -86,7 +101,7 @@ def logit_backward(func, grad_output, self, eps=None):
     gradient = grad_output / (self * (1 - self))
     low = 0.0 if eps is None else eps
     outside = aten.logical_or(aten.lt(self, low), aten.gt(self, 1.0 - low))
-    return aten.masked_fill(gradient, outside, 0)
+    return aten.masked_fill(gradient, outside, math.nan if eps is None and self.format.specials else 0)
 
 
 @register(aten.round.decimals)
@@ -99,7 +114,10 @@ def round_decimals(func, self, *, decimals):
 def hypot(func, self, other):
     format, (a, b) = operands(func, self, other)
     squares = (arithmetic.power(format, words, 2) for words in (a, b))
-    return LNSTensor(arithmetic.sqrt(format, arithmetic.add(format, *squares)), format)
+    words = arithmetic.sqrt(format, arithmetic.add(format, *squares))
+    if format.specials:  # however long the other side, even if it is NaN
+        words = torch.where(format.is_inf(a) | format.is_inf(b), words_of(format, math.inf, a.device), words)
+    return LNSTensor(words, format)
 
 
 @register(aten.lerp.Scalar, aten.lerp.Tensor)
@@ -145,7 +163,7 @@ def copysign(func, self, other):
     # The sign that a plain zero may have is not kept by any word, so it is read before.
     negative = torch.signbit(torch.as_tensor(other, device=None if isinstance(other, torch.Tensor) else a.device))
     _, field = format.unpack(a)
-    return LNSTensor(format.pack(negative & (field != 0), field), format)
+    return LNSTensor(arithmetic.pack_like(format, a, negative & (field != 0), field), format)
 
 
 @register(aten.frexp.Tensor)
@@ -155,14 +173,20 @@ def frexp(func, self):
         raise NotImplementedError(f"{func} needs a format of base 2, not {format}")
     sign, field = format.unpack(self._words)
     exponent = torch.where(field == 0, 0, ((field - format.bias) >> format.frac_bits) + 1)
+    if format.specials:
+        exponent = torch.where(format.is_inf(self._words), 0, exponent)
     mantissa = torch.where(field == 0, 0, field - (exponent << format.frac_bits))
-    return LNSTensor(format.pack(sign, mantissa), format), exponent.to(torch.int32)
+    words = arithmetic.pack_like(format, self._words, sign, mantissa)
+    return LNSTensor(words, format), exponent.to(torch.int32)
 
 
 @register(aten.angle.default)
 def angle(func, self):
     format = self.format
-    return LNSTensor(torch.where(format.unpack(self._words)[0], words_of(format, math.pi, self.device), 0), format)
+    words = torch.where(format.unpack(self._words)[0], words_of(format, math.pi, self.device), 0)
+    if format.specials:
+        words = torch.where(format.is_nan(self._words), self._words, words)
+    return LNSTensor(words, format)
 
 
 @register(aten.relu.default)
@@ -172,14 +196,14 @@ def relu(func, self):
 
 @register(aten.softshrink_backward.default, aten.hardshrink_backward.default)
 def shrink_backward(func, grad_output, self, lambd):
-    return aten.masked_fill(grad_output, aten.le(abs(func, self), lambd), 0)
+    return aten.masked_fill(grad_output, ~aten.gt(abs(func, self), lambd), 0)
 
 
 @register(aten.threshold_backward.default)
 def threshold_backward(func, grad_output, self, threshold):
     format, (grad, x, limit) = operands(func, grad_output, self, threshold)
-    below = arithmetic.compare_key(format, x) <= arithmetic.compare_key(format, limit)
-    return LNSTensor(torch.where(below, 0, grad), format)
+    below = arithmetic.order(format, x) <= arithmetic.order(format, limit)  # which NaN is not
+    return LNSTensor(format.canonical(torch.where(below, 0, grad)), format)
 
 
 for _inplace, _functional in [

@@ -99,11 +99,6 @@ def _running(combine, words: torch.Tensor, dim: int) -> torch.Tensor:
     return torch.stack(partial, dim) if partial else words.clone()
 
 
-def _without_negative_zeros(x: LNSTensor) -> torch.Tensor:
-    """Return the words of `x`, to be results of their own where nothing is left to combine."""
-    return x.format.pack(*x.format.unpack(x._words))
-
-
 def _product_words(format: LNSFormat, words: torch.Tensor, dim: int) -> torch.Tensor:
     if words.shape[dim] == 0:
         return torch.full_like(words.sum(dim, dtype=words.dtype), format.bias)
@@ -113,7 +108,7 @@ def _product_words(format: LNSFormat, words: torch.Tensor, dim: int) -> torch.Te
 @register(aten.prod.default)
 def prod_all(func, self, *, dtype=None):
     only_float64(func, self, dtype)
-    return LNSTensor(_product_words(self.format, _without_negative_zeros(self).reshape(-1), 0), self.format)
+    return LNSTensor(_product_words(self.format, self.format.canonical(self._words).reshape(-1), 0), self.format)
 
 
 @register(aten.prod.dim_int)
@@ -121,8 +116,8 @@ def prod(func, self, dim, keepdim=False, *, dtype=None):
     only_float64(func, self, dtype)
     reduction_dims(self.shape, (dim,))  # refuses what is no dimension
     if self.dim() == 0:
-        return LNSTensor(_without_negative_zeros(self), self.format)
-    words = _product_words(self.format, _without_negative_zeros(self), dim)
+        return LNSTensor(self.format.canonical(self._words), self.format)
+    words = _product_words(self.format, self.format.canonical(self._words), dim)
     return LNSTensor(words.unsqueeze(dim) if keepdim else words, self.format)
 
 
@@ -132,8 +127,8 @@ def _register_running(operator, combine) -> None:
         only_float64(func, self, dtype)
         reduction_dims(self.shape, (dim,))
         if self.dim() == 0:
-            return LNSTensor(_without_negative_zeros(self), self.format)
-        words = _without_negative_zeros(self)
+            return LNSTensor(self.format.canonical(self._words), self.format)
+        words = self.format.canonical(self._words)
         return LNSTensor(_running(functools.partial(combine, self.format), words, dim), self.format)
 
 

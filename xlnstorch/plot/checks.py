@@ -86,7 +86,7 @@ def check_interval(interval: Interval, *, positive: bool = False) -> Interval:
 
 def magnitudes(format: LNSFormat) -> Interval:
     """Return the smallest and the largest magnitude above zero, the nearest float64 (0 and inf beyond its range)."""
-    return format.scale.exp_exact(1 - format.bias), format.scale.exp_exact(format.max_field - format.bias)
+    return format.scale.exp_exact(1 - format.bias), format.scale.exp_exact(format.max_finite_field - format.bias)
 
 
 def covered_interval(interval: Interval | None, formats: Iterable[LNSFormat], default: Interval) -> Interval:

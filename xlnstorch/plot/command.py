@@ -223,7 +223,7 @@ def _plain(value: object) -> object:
     from ..formats import LNSFormat
 
     if isinstance(value, LNSFormat):
-        described = {name: getattr(value, name) for name in ("name", "int_bits", "frac_bits", "base")}
+        described = {name: getattr(value, name) for name in ("name", "int_bits", "frac_bits", "specials", "base")}
         return {**described, "adder": repr(value.adder), "accumulator": repr(value.accumulator)}
     if dataclasses.is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}

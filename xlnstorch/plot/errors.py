@@ -168,7 +168,8 @@ def _errors(
     cancelled = cancelled.numpy()
     wrong = np.where(cancelled, ~zero, zero | (sign != exact_sign).numpy())
     error = np.where(cancelled, 0.0, error)
-    above, below = (whole - (format.max_field - format.bias)).numpy() + rest, (whole - (1 - format.bias)).numpy() + rest
+    above = (whole - (format.max_finite_field - format.bias)).numpy() + rest
+    below = (whole - (1 - format.bias)).numpy() + rest
     outside = ((above > 0) | (below < 0)) & ~cancelled
     return np.where(outside, np.nan, np.where(wrong, np.inf, error))
 

@@ -102,7 +102,7 @@ def spacing(
         if first >= last:
             raise ValueError(f"interval must hold two numbers of {format}, not lie from {low:g} to {high:g}")
         # The last number of all has no next one.
-        last = min(last, format.max_field - 1)
+        last = min(last, format.max_finite_field - 1)
         fields = np.unique(np.rint(np.linspace(first, last, min(points, last - first + 1))).astype(np.int64))
         values = conversions.decode(format, format.from_unsigned(torch.from_numpy(fields))).numpy()
         lines.append(SpacingLine(repr(format), values, _distances(format, fields), steps=False))
@@ -122,13 +122,13 @@ def _distances(format: LNSFormat, fields: np.ndarray) -> np.ndarray:
 def _count_below(format: LNSFormat, x: float) -> int:
     """Return how many positive numbers of the format are less than x > 0: the largest field of one."""
     e = format.scale.log_exact(Fraction(x))
-    return min(max(e + format.bias - (format.scale.exp_exact(e) >= x), 0), format.max_field)
+    return min(max(e + format.bias - (format.scale.exp_exact(e) >= x), 0), format.max_finite_field)
 
 
 def _count_up_to(format: LNSFormat, x: float) -> int:
     """Return how many positive numbers of the format are at most x > 0."""
     e = format.scale.log_exact(Fraction(x))
-    return min(max(e + format.bias - (format.scale.exp_exact(e) > x), 0), format.max_field)
+    return min(max(e + format.bias - (format.scale.exp_exact(e) > x), 0), format.max_finite_field)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ def staircase(formats: FormatLike | Iterable[FormatLike] = "lns8", *, interval: 
     ----------
     formats : LNSFormat, str, or several
     interval : (float, float)
-        Of any sign; it may contain zero and go beyond the range, where numbers saturate.
+        Of any sign; it may contain zero and go beyond the range, where numbers saturate or become infinite.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def number_histogram(
 
 def _rank(format: LNSFormat, x: float, including: bool) -> int:
     """Return how many numbers of the format, of either sign, are less than x, or at most x if `including`."""
-    negative = format.max_field
+    negative = format.max_finite_field
     if x == 0:
         return negative + including
     if x < 0:

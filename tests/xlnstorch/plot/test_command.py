@@ -135,6 +135,7 @@ def test_the_numbers_are_those_of_the_functions(capsys):
         "name": "lns8",
         "int_bits": 4,
         "frac_bits": 3,
+        "specials": False,
         "base": 2.0,
         "adder": "Exact()",
         "accumulator": "LogAccumulator(order='sequential')",
