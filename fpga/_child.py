@@ -22,8 +22,8 @@ def main() -> None:
     device = DEVICES[job["device"]]
     versions = (tool_versions(device)[f"yowasp-nextpnr-{device.name}"], importlib.metadata.version("wasmtime"))
     with _compiled_nextpnr(Path(job["programs"], "-".join((device.name, *versions)))):
-        result = implement((folder / "unit.il").read_text(), device, job["seed"], str(folder / "log"))
-    (folder / "result.json").write_text(json.dumps(dataclasses.asdict(result)))
+        found = implement((folder / "unit").read_text(), device, job["seeds"], str(folder / "log"), job["language"])
+    (folder / "result.json").write_text(json.dumps([dataclasses.asdict(one) for one in found]))
 
 
 @contextlib.contextmanager

@@ -16,11 +16,14 @@ import json
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amaranth.back import rtlil
+
+from .output_registers import move_output_registers
 
 if TYPE_CHECKING:
     from hdl import Unit
@@ -182,24 +185,38 @@ def memory_bits(rtlil: str) -> int:
     return sum(int(width) * int(size) for width, size in _MEMORY.findall(rtlil))
 
 
-def synthesize(unit: Unit | str, device: Device, log: str = os.devnull) -> Netlist:
-    """Synthesize a unit, or its RTLIL; what Yosys prints is added to a file.
+def synthesize(unit: Unit | str, device: Device, log: str = os.devnull, language: str = "rtlil") -> Netlist:
+    """Synthesize a unit, or its source, whose top module is ``top``; what Yosys prints is added to a file.
+
+    Registers behind an ECP5's block RAMs move into them, see :mod:`fpga.output_registers`.
 
     Yosys numbers new cells by a counter of the process, and what nextpnr does depends on their names. So the same
     unit has the same clock again only in a process that has synthesized nothing before; and where Yosys gives up, it
     ends the process. :class:`~fpga.runner.Runner` starts one for each.
+
+    Parameters
+    ----------
+    unit : Unit or str
+    device : Device
+    log : str
+        The file.
+    language : {"rtlil", "verilog"}
+        Of the source.
     """
     from pyosys import libyosys
 
     with tempfile.TemporaryDirectory(prefix="lns-") as folder:
-        source, netlist, report = (Path(folder, name) for name in ("unit.il", "netlist.json", "stat.json"))
+        source, written = Path(folder, "unit"), Path(folder, "netlist.json")
         source.write_text(unit if isinstance(unit, str) else to_rtlil(unit))
         design = libyosys.Design()
-        for command in (f'read_rtlil "{source}"', device.synthesis, f'write_json "{netlist}"'):
+        # Registers that may start with anything (hdl.fitting) set and clear on every device.
+        anything = "setattr -unset init a:any_init"
+        for command in (f'read_{language} "{source}"', anything, device.synthesis, f'write_json "{written}"'):
             design.run_pass(f'tee -q -a "{log}" {command}')
-        design.run_pass(f'tee -q -o "{report}" stat -json')
-        cells = json.loads(report.read_text())["design"]["num_cells_by_type"]
-        return Netlist(cells, netlist.read_text())
+        netlist = json.loads(written.read_text())
+        top = netlist["modules"]["top"]
+        move_output_registers(top)
+        return Netlist(dict(Counter(cell["type"] for cell in top["cells"].values())), json.dumps(netlist))
 
 
 def place_and_route(netlist: Netlist, device: Device, seed: int = 1) -> Clock:
@@ -238,12 +255,21 @@ def place_and_route(netlist: Netlist, device: Device, seed: int = 1) -> Clock:
     return Clock(min(clock["achieved"] for clock in clocks))
 
 
-def implement(unit: Unit | str, device: Device, seed: int = 1, log: str = os.devnull) -> Implementation:
-    """Synthesize, place and route a unit, or its RTLIL, in this process; see :func:`synthesize` on doing it twice."""
-    netlist = synthesize(unit, device, log)
-    clock = place_and_route(netlist, device, seed)
+def implement(
+    unit: Unit | str,
+    device: Device,
+    seeds: Iterable[int] = (1,),
+    log: str = os.devnull,
+    language: str = "rtlil",
+) -> list[Implementation]:
+    """Synthesize a unit, or its source, in this process, and place and route it with each of the seeds.
+
+    See :func:`synthesize` on its parameters, and on doing it twice.
+    """
+    netlist = synthesize(unit, device, log, language)
     counts = {kind: device.count(kind, netlist.cells) for kind in device.cells}
-    return Implementation(**counts, mhz=clock.mhz, reason=clock.reason)
+    clocks = [place_and_route(netlist, device, seed) for seed in seeds]
+    return [Implementation(**counts, mhz=clock.mhz, reason=clock.reason) for clock in clocks]
 
 
 def require_tools(devices: Iterable[Device]) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from sim.simulators import BuildFailed
@@ -25,7 +26,7 @@ _LOG_LINES = 10
 class Runner:
     """Starts a process for each unit; leaving the ``with`` block ends those that still run.
 
-    Its one method may be called from several threads.
+    Its methods may be called from several threads.
     """
 
     def __init__(self) -> None:
@@ -44,16 +45,24 @@ class Runner:
                     os.killpg(process.pid, signal.SIGKILL)
 
     def implement(self, rtlil: str, device: Device, seed: int = 1) -> Implementation:
-        """Synthesize, place and route a unit; the same input gives the same clock.
+        """Do what :meth:`implement_all` does, with one seed, for a unit as :func:`~fpga.flow.to_rtlil` returns it."""
+        return self.implement_all(rtlil, device, (seed,))[0]
+
+    def implement_all(
+        self, source: str, device: Device, seeds: Iterable[int], language: str = "rtlil"
+    ) -> list[Implementation]:
+        """Synthesize a unit, and place and route it with each of the seeds; the same input gives the same clocks.
 
         Parameters
         ----------
-        rtlil : str
-            Of the unit, as :func:`~fpga.flow.to_rtlil` returns it.
+        source : str
+            Of the unit, whose top module is ``top``.
         device : Device
             One of :data:`~fpga.flow.DEVICES`.
-        seed : int
-            Of place and route, 0 to 2**31 - 1.
+        seeds : iterable of int
+            Of place and route, each 0 to 2**31 - 1.
+        language : {"rtlil", "verilog"}
+            Of the source.
 
         Raises
         ------
@@ -65,14 +74,15 @@ class Runner:
         folder = cache_folder() / "fpga"
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix="implementing-") as job:
-            Path(job, "unit.il").write_text(rtlil)
-            what = {"device": device.name, "seed": seed, "programs": str(folder / "programs")}
+            Path(job, "unit").write_text(source)
+            programs = str(folder / "programs")
+            what = {"device": device.name, "seeds": list(seeds), "language": language, "programs": programs}
             Path(job, "job.json").write_text(json.dumps(what))
             status = self._run(Path(job))
             if status:
                 log = Path(job, "log").read_text(errors="replace").splitlines()[-_LOG_LINES:]
                 raise BuildFailed("\n".join([f"the process for {device.name} stopped with status {status}:", *log]))
-            return Implementation(**json.loads(Path(job, "result.json").read_text()))
+            return [Implementation(**one) for one in json.loads(Path(job, "result.json").read_text())]
 
     def _run(self, job: Path) -> int:
         with (job / "log").open("ab") as log:

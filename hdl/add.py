@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data
 
 from xlnstorch.formats import LNSFormat
 
+from .fitting import FITTING_STAGES, fit_in_stages
 from .gaussian import datapath_of
+from .layouts import classify
 from .pipeline import Pipeline
 from .unit import Unit
 
@@ -47,7 +49,7 @@ class AddSubtract(Unit):
 
     @property
     def latency(self) -> int:
-        return 4 + self._gaussian.latency
+        return 3 + self._gaussian.latency + FITTING_STAGES
 
     @classmethod
     def check_format(cls, format: LNSFormat) -> None:
@@ -55,36 +57,52 @@ class AddSubtract(Unit):
         datapath_of(format.adder, format)
 
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
-        log_bits = self.format.log_bits
+        format, log_bits = self.format, self.format.log_bits
 
-        # 1. Compare. A subtraction is the addition of the negated b.
+        # 1. Compare. A subtraction is the addition of the negated b. Either difference is the distance if it is not
+        #    negative; to negate one would be a second carry chain behind the first.
         a, b = operands.a, operands.b
-        difference = Signal(signed(log_bits + 1))
-        m.d.comb += difference.eq(a.field - b.field)
+        of_a, of_b = classify(format, a), classify(format, b)
+        a_above_b, b_above_a = Signal(signed(log_bits + 1)), Signal(log_bits)
+        sign_b = Signal()
+        m.d.comb += [
+            a_above_b.eq(a.field - b.field),
+            b_above_a.eq(b.field - a.field),
+            sign_b.eq(b.sign ^ operands.op),
+        ]
+        opposite = of_a.infinite & of_b.infinite & (a.sign ^ sign_b)
+        special = {
+            "infinite": of_a.infinite | of_b.infinite,
+            "nan": of_a.nan | of_b.nan | opposite,
+            "invalid": opposite,
+        }
         compared = pipeline.stage(
             a=a.field,
             b=b.field,
-            difference=difference,
+            a_above_b=a_above_b[:log_bits],
+            b_above_a=b_above_a,
+            b_larger=a_above_b[-1],
             sign_a=a.sign,
-            sign_b=b.sign ^ operands.op,
+            sign_b=sign_b,
             # A zero's sign means nothing; it is not looked at further on either.
             either_zero=(a.field == 0) | (b.field == 0),
+            **(special if format.specials else {}),
         )
+        special = {name: getattr(compared, name) for name in special if format.specials}
 
         # 2. Swap: the larger magnitude, its sign, and how far below it the other lies.
-        b_larger = compared.difference < 0
-        d = Signal(log_bits)
-        m.d.comb += d.eq(Mux(b_larger, -compared.difference, compared.difference))
         swapped = pipeline.stage(
-            larger=Mux(b_larger, compared.b, compared.a),
-            sign=Mux(b_larger, compared.sign_b, compared.sign_a),
-            d=d,
+            larger=Mux(compared.b_larger, compared.b, compared.a),
+            sign=Mux(compared.b_larger, compared.sign_b, compared.sign_a),
+            d=Mux(compared.b_larger, compared.b_above_a, compared.a_above_b),
             subtract=compared.sign_a ^ compared.sign_b,
             # Adding zero changes nothing, whatever its offset from the larger field.
             either_zero=compared.either_zero,
+            **special,
         )
+        special = {name: getattr(swapped, name) for name in special}
 
-        # 3. The Gaussian logarithm of the distance.
+        # 3. The Gaussian logarithm of the distance. Equal fields cancel, or both are empty.
         looked_up = self._gaussian.stages(
             m,
             pipeline,
@@ -93,13 +111,16 @@ class AddSubtract(Unit):
             silent=swapped.either_zero,
             larger=swapped.larger,
             sign=swapped.sign,
-            zero=(swapped.larger == 0) | (swapped.subtract & (swapped.d == 0)),
+            zero=(swapped.subtract | swapped.either_zero) & (swapped.d == 0),
+            **special,
         )
+        special = {name: getattr(looked_up, name) for name in special}
 
-        # 4. Add to or subtract from the larger logarithm.
-        field = Signal(signed(max(log_bits, len(looked_up.gaussian)) + 2))
-        m.d.comb += field.eq(
-            Mux(looked_up.subtract, looked_up.larger - looked_up.gaussian, looked_up.larger + looked_up.gaussian)
-        )
-        added = pipeline.stage(field=field, sign=looked_up.sign, zero=looked_up.zero)
-        return self.fitted(m, pipeline, **vars(added))
+        # 4. Add to the larger logarithm or subtract from it, in one carry chain: to subtract, invert and carry one in.
+        gaussian, subtract = looked_up.gaussian, looked_up.subtract
+        bits = max(log_bits, len(gaussian)) + 2
+        addend = Cat(gaussian ^ subtract.replicate(len(gaussian)), subtract.replicate(bits - len(gaussian)))
+        total = Signal(signed(1 + bits))
+        m.d.comb += total.eq(Cat(Const(1, 1), looked_up.larger) + Cat(subtract, addend))
+        added = pipeline.stage(field=total[1:].as_signed(), sign=looked_up.sign, zero=looked_up.zero, **special)
+        return fit_in_stages(m, pipeline, format, **vars(added))

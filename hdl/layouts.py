@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
-from amaranth.hdl import Cat, Const, Module, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data
 
 from xlnstorch import from_words
 from xlnstorch.formats import LNSFormat
 from xlnstorch.observe import FLAGS
 
-__all__ = ["FlagsLayout", "WordLayout", "classify", "fit"]
+__all__ = ["FlagsLayout", "WordLayout", "classify", "fit", "range_of"]
 
 
 class WordLayout(data.StructLayout):
@@ -21,15 +21,15 @@ class WordLayout(data.StructLayout):
 
     def __init__(self, format: LNSFormat):
         super().__init__({"field": unsigned(format.log_bits), "sign": unsigned(1)})
-        self._word_format = format  # "format" is taken: it tells how a simulator shows a value
+        self.word_format = format  # "format" is taken: it tells how a simulator shows a value
 
     def tensor(self, integers: np.ndarray) -> torch.Tensor:
         """Return words, as the non-negative integers on the wires (int64), as an LNSTensor."""
-        return from_words(torch.from_numpy(integers), self._word_format)
+        return from_words(torch.from_numpy(integers), self.word_format)
 
     def integers(self, tensor: torch.Tensor) -> np.ndarray:
         """Return an LNSTensor's words as the non-negative integers on the wires, in int64."""
-        return self._word_format.to_unsigned(tensor.words).numpy()
+        return self.word_format.to_unsigned(tensor.words).numpy()
 
 
 class FlagsLayout(data.StructLayout):
@@ -87,20 +87,31 @@ def fit(
         Flags to raise.
     """
     infinite, nan = Value.cast(infinite), Value.cast(nan)  # the inverse of an int would be negative
-    above = field > format.max_finite_field
-    below = field < 1
+    kept, negative, beyond = range_of(m, format, field)
+    below = negative | (~beyond & ~kept.any())
     given = zero | infinite | nan
-    largest = infinite | above
+    largest = infinite | beyond
     nothing = zero | nan | (below & ~infinite)
     m.d.comb += [
-        flags.overflow.eq(~given & above),
+        flags.overflow.eq(~given & beyond),
         flags.underflow.eq(~given & below),
         flags.invalid.eq(invalid),
         flags.zero_divide.eq(zero_divide),
         result.sign.eq((sign & ~nothing) | nan),
         # One LUT a bit.
-        result.field.eq(
-            (field[: format.log_bits] | Cat(largest).replicate(format.log_bits))
-            & ~Cat(nothing).replicate(format.log_bits)
-        ),
+        result.field.eq((kept | Cat(largest).replicate(len(kept))) & ~Cat(nothing).replicate(len(kept))),
     ]
+
+
+def range_of(m: Module, format: LNSFormat, field: Value) -> tuple[Value, Value, Value]:
+    """Return a signed field's lower ``log_bits`` bits, whether it is negative, and whether it is above the range.
+
+    The bits above and the sign decide; a comparison would be a carry chain.
+    """
+    bits = format.log_bits
+    wide = Signal(signed(max(bits + 1, len(Value.cast(field)))))
+    m.d.comb += wide.eq(field)
+    kept, above = wide[:bits], wide[bits:-1].any()
+    if format.specials:
+        above |= kept.all()
+    return kept, wide[-1], ~wide[-1] & above

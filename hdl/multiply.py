@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Module, Signal, signed
+from amaranth.hdl import Cat, Module
 from amaranth.lib import data
 
+from .fitting import FITTING_STAGES, fit_in_stages
+from .layouts import classify
 from .pipeline import Pipeline
 from .unit import Unit
 
@@ -26,19 +28,23 @@ class Multiply(Unit):
 
     name = "multiply"
     operations = {"mul": lambda a, b: a * b}
-    latency = 2
+    latency = 1 + FITTING_STAGES
 
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
         a, b = operands.a, operands.b
-        sum_of_logs = Signal(signed(self.format.log_bits + 2))
-        m.d.comb += sum_of_logs.eq(a.field + b.field - self.format.bias)
+        of_a, of_b = classify(self.format, a), classify(self.format, b)
+        nan, zero, infinite = of_a.nan | of_b.nan, of_a.zero | of_b.zero, of_a.infinite | of_b.infinite
         added = pipeline.stage(
-            field=sum_of_logs,
-            sign=self.sign(a, b),
-            zero=(a.field == 0) | (b.field == 0),
+            total=a.field + b.field,
+            sign=a.sign ^ b.sign,
+            zero=zero,
+            infinite=infinite & ~zero,
+            nan=nan | (zero & infinite),
+            invalid=zero & infinite & ~nan,
         )
-        return self.fitted(m, pipeline, **vars(added))
-
-    def sign(self, a: data.View, b: data.View):
-        """Return the sign of the product."""
-        return a.sign ^ b.sign
+        # The bias is the weight of the last but one bit, so that a product is in range where one of the two upper bits
+        # is set and the other is not; without the bias, the upper one of them is the field's.
+        lower, carry, upper = added.total[:-2], added.total[-2], added.total[-1]
+        added.field = Cat(lower, upper, upper & carry, ~(upper | carry)).as_signed()
+        del added.total
+        return fit_in_stages(m, pipeline, self.format, **vars(added))

@@ -44,10 +44,13 @@ class Pipeline:
         self.depth = 0
         m.d.comb += [self.advance.eq(~o.valid | o.ready), i.ready.eq(_both(self.advance, accept))]
 
-    def branch(self) -> Pipeline:
-        """Return a pipeline beside this one: it moves with it, has its own depth from 0, and no ends of its own."""
+    def branch(self, m: Module | None = None) -> Pipeline:
+        """Return a pipeline beside this one: it moves with it, has its own depth from 0, and no ends of its own.
+
+        Its registers are added to `m`, a submodule, if one is given: several of one unit's datapath need one each.
+        """
         other = object.__new__(type(self))
-        other.__dict__ = {**self.__dict__, "_o": None, "valid": None, "depth": 0}
+        other.__dict__ = {**self.__dict__, "_m": m or self._m, "_o": None, "valid": None, "depth": 0}
         return other
 
     def stage(self, **values: Value | ValueCastable) -> SimpleNamespace:

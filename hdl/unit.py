@@ -100,6 +100,7 @@ class Unit(wiring.Component):
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
         """Add the stages that turn `operands` into the fields of the result, and return these, from the last stage.
 
+        Where not every payload brings a result there is also ``when``, 1 bit, whether this one does.
         A unit made of other units calls their datapaths, on its own pipeline or on branches of it.
         """
         raise NotImplementedError(f"{type(self).__name__} must define datapath")
@@ -120,7 +121,7 @@ class Unit(wiring.Component):
         results = self.datapath(m, pipeline, self.i.payload)
         payload = Signal(self.o.payload.shape())
         m.d.comb += [payload[name].eq(getattr(results, name)) for name in self.results()]
-        pipeline.finish(payload)
+        pipeline.finish(payload, when=getattr(results, "when", 1))
         if pipeline.depth != self.latency:
             raise RuntimeError(
                 f"{type(self).__name__} states a latency of {self.latency} but has {pipeline.depth} stages"

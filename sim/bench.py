@@ -12,7 +12,7 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import cocotb
@@ -43,7 +43,7 @@ def quiet(cycle: int, latency: int) -> bool:
 
 
 def settled(cycle: int, latency: int) -> bool:
-    """Whether the quiet has lasted long enough that every clock must bring a result."""
+    """Whether the quiet has lasted long enough that a payload must be taken in every clock."""
     return 2 * latency + _DRAIN + 2 <= cycle % 2048 < 2 * latency + _DRAIN + _MEASURED
 
 
@@ -83,9 +83,9 @@ class Scoreboard:
     Parameters
     ----------
     expected : list of int
-        Payloads in the order of the vectors.
+        Payloads in order.
     segments : list of (str, int)
-        Name and number of vectors of each group, in order.
+        Name and number of results of each group, in order.
     """
 
     def __init__(self, expected: list[int], segments: list[tuple[str, int]]):
@@ -93,7 +93,7 @@ class Scoreboard:
         self.received = 0
         self.problems: list[str] = []
         self.segments = [
-            {"name": name, "vectors": count, "mismatches": 0, "received": 0, "first": None} for name, count in segments
+            {"name": name, "results": count, "mismatches": 0, "received": 0, "first": None} for name, count in segments
         ]
         self._ends = list(itertools.accumulate(count for _, count in segments))
         self._segment = 0
@@ -126,18 +126,22 @@ class Scoreboard:
 
 
 class Driver:
-    """Offers payloads on a stream, with stalls; a payload stays until it is taken, and noise where none is offered."""
+    """Offers payloads on a stream, with stalls, and checks that they are taken at the full rate.
 
-    def __init__(self, dut, payloads: list[int], width: int, stalls: StallPattern, latency: int, seed: str):
+    A payload stays until it is taken, and where none is offered there is noise.
+    """
+
+    def __init__(self, dut, job: dict, scoreboard: Scoreboard, stalls: StallPattern):
         self._clk = dut.clk
         self._payload, self._valid, self._ready = dut.i__payload, dut.i__valid, dut.i__ready
-        self._payloads = payloads
-        self._width = width
+        self._payloads, self._completes, self._waits = job["payloads"], job["completes"], job["waits"]
+        self._width = job["width"]
+        self._scoreboard = scoreboard
         self._stalls = stalls
-        self._latency = latency
-        self._noise = random.Random(seed)
+        self._latency = job["latency"]
+        self._noise = random.Random(f"{job['seed']} noise")
         self.sent = 0
-        self.in_flight: deque[int] = deque()  # the cycle in which each payload was taken
+        self.in_flight: deque[int] = deque()  # the cycles in which those payloads were taken that bring a result
 
     @property
     def finished(self) -> bool:
@@ -149,7 +153,7 @@ class Driver:
         edge = RisingEdge(self._clk)
         cycle = 0
         offered = False
-        for payload in self._payloads:
+        for payload, completes, waits in zip(self._payloads, self._completes, self._waits, strict=True):
             while self._stalls.stalled(cycle) or draining(cycle, self._latency):
                 if offered:
                     self._valid.value = 0
@@ -164,10 +168,15 @@ class Driver:
             await edge
             cycle += 1
             while self._ready.value != 1:
+                if not waits and settled(cycle, self._latency):
+                    self._scoreboard.problem(
+                        f"nothing was taken at cycle {cycle}, though nothing had stalled for a while"
+                    )
                 await edge
                 cycle += 1
             self.sent += 1
-            self.in_flight.append(cycle)
+            if completes:
+                self.in_flight.append(cycle)
         self._valid.value = 0
         self._payload.value = self._noise.getrandbits(self._width)
 
@@ -206,8 +215,6 @@ class Monitor:
                 if waiting is not None:
                     scoreboard.problem(f"o.valid fell at cycle {self.cycle} before its result was taken")
                     waiting = None
-                elif settled(self.cycle, self._latency) and not self._driver.finished:
-                    scoreboard.problem(f"no result came at cycle {self.cycle}, though nothing had stalled for a while")
                 continue
             value = self._payload.value
             payload = value.to_unsigned() if value.is_resolvable else None
@@ -254,7 +261,7 @@ class Bench:
         job, seed, latency = self._job, self._job["seed"], self._job["latency"]
         scoreboard = Scoreboard(job["expected"], job["segments"])
         driver_stalls, monitor_stalls = (StallPattern(f"{seed} {end}", latency) for end in ("driver", "monitor"))
-        driver = Driver(dut, job["payloads"], job["width"], driver_stalls, latency, f"{seed} noise")
+        driver = Driver(dut, job, scoreboard, driver_stalls)
         monitor = Monitor(dut, driver, scoreboard, monitor_stalls, latency)
 
         Clock(dut.clk, PERIOD_NS, unit="ns").start()
@@ -268,7 +275,7 @@ class Bench:
             await edge
         if not scoreboard.complete:
             scoreboard.problem(
-                f"the unit stopped: {driver.sent} vectors were taken and {scoreboard.received} results came, "
+                f"the unit stopped: {driver.sent} payloads were taken and {scoreboard.received} results came, "
                 f"then nothing for {PATIENCE} clocks up to cycle {monitor.cycle}"
             )
         for _ in range(4 * latency + 200):  # longer than any stall of the monitor
@@ -287,16 +294,15 @@ class Bench:
         With the output not taken, a result must show itself all the same: valid may not wait for ready.
         """
         edge = RisingEdge(dut.clk)
-        latency, payloads = self._job["latency"], itertools.cycle(self._job["payloads"])
+        latency = self._job["latency"]
+        payloads = itertools.cycle(zip(self._job["payloads"], self._job["completes"], strict=True))
         dut.rst.value, dut.i__valid.value, dut.i__payload.value, dut.o__ready.value = 1, 0, 0, 0
         for _ in range(3):
             await edge
-        for ready, offering, depth in itertools.product((0, 1), (0, 1), (1, latency, latency + 3)):
+        for ready, offering, depth in itertools.product((0, 1), (0, 1), (0, latency - 1, latency + 2)):
             dut.rst.value, dut.i__valid.value, dut.o__ready.value = 0, 1, ready
-            for _ in range(depth):
-                dut.i__payload.value = next(payloads)
-                await edge
-            if not ready and depth > latency:
+            brings = await self._fill(dut, payloads, depth)
+            if brings and not ready and depth > latency:
                 await ReadOnly()
                 if dut.o__valid.value != 1:
                     scoreboard.problem("o.valid stayed low while o.ready was low: it must not wait for it")
@@ -308,6 +314,20 @@ class Bench:
                 await edge
                 if dut.o__valid.value != 0:
                     scoreboard.problem("a result that was in flight came out after a reset")
+
+    async def _fill(self, dut, payloads: Iterator[tuple[int, int]], depth: int) -> bool:
+        """Offer payloads up to one that brings a result, and for `depth` clocks more; whether it was taken."""
+        edge = RisingEdge(dut.clk)
+        for payload, completes in itertools.islice(payloads, PATIENCE):
+            dut.i__payload.value = payload
+            await edge
+            if completes:
+                break
+        brings = dut.i__ready.value == 1
+        for payload, _ in itertools.islice(payloads, depth):
+            dut.i__payload.value = payload
+            await edge
+        return brings
 
 
 @cocotb.test()

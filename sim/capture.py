@@ -16,6 +16,9 @@ from xlnstorch.observe import Operation, observing
 
 __all__ = ["CapturedOperations", "capture"]
 
+# What the operations of units are called where the arithmetic reports another name.
+_UNIT_NAMES = {"pow2": "square"}
+
 
 @dataclasses.dataclass
 class CapturedOperations:
@@ -23,21 +26,21 @@ class CapturedOperations:
 
     Attributes
     ----------
-    a, b, result : ndarray of int64
+    operands : tuple of ndarray of int64
+    result : ndarray of int64
         Words, as non-negative integers.
     flags : ndarray of int64
         As the golden model raised them.
     """
 
-    a: np.ndarray
-    b: np.ndarray
+    operands: tuple[np.ndarray, ...]
     result: np.ndarray
     flags: np.ndarray
     _starts: list[int]
     _sources: list[str]
 
     def __len__(self) -> int:
-        return len(self.a)
+        return len(self.result)
 
     def source(self, index: int) -> str:
         """Return which aten operator, of the forward or the backward pass, computed element `index`."""
@@ -47,7 +50,8 @@ class CapturedOperations:
 class capture(TorchDispatchMode):
     """Record all LNS operations of one format inside a ``with`` block, those of a backward pass included.
 
-    Operations of two operands can be read back by name and replayed; of the others ``counts`` tells the number.
+    They can be read back by the name of a unit's operation and replayed; of those without operands, the last rounding
+    of a sum, ``counts`` tells the number.
 
     Parameters
     ----------
@@ -67,7 +71,7 @@ class capture(TorchDispatchMode):
     def __init__(self, format: LNSFormat):
         super().__init__()
         self.format = format
-        #: How many elementwise operations of each kind were computed, those of one operand included.
+        #: How many elementwise operations of each kind were computed, those without operands included.
         self.counts: Counter[str] = Counter()
         self._chunks: dict[str, list[tuple[str, tuple[torch.Tensor, ...]]]] = defaultdict(list)
 
@@ -86,12 +90,13 @@ class capture(TorchDispatchMode):
     def _record(self, where: str, operation: Operation) -> None:
         if operation.format != self.format:
             return
-        self.counts[operation.name] += operation.flags.numel()
-        if len(operation.operands) != 2:
+        name = _UNIT_NAMES.get(operation.name, operation.name)
+        self.counts[name] += operation.flags.numel()
+        if not operation.operands:
             return
         words = (self.format.to_unsigned(x) for x in (*operation.operands, operation.result))
         columns = (*words, operation.flags)
-        self._chunks[operation.name].append((where, tuple(column.reshape(-1).cpu() for column in columns)))
+        self._chunks[name].append((where, tuple(column.reshape(-1).cpu() for column in columns)))
 
     @property
     def names(self) -> list[str]:
@@ -100,13 +105,10 @@ class capture(TorchDispatchMode):
 
     def __getitem__(self, name: str) -> CapturedOperations:
         """Return the operations of one kind; none is an empty record."""
-        starts, sources, total = [], [], 0
-        for where, columns in self._chunks[name] if name in self._chunks else []:
-            starts.append(total)
-            sources.append(where)
-            total += len(columns[0])
-        columns = [
-            torch.cat([chunk[i] for _, chunk in self._chunks[name]]).numpy() if total else np.zeros(0, dtype=np.int64)
-            for i in range(4)
-        ]
-        return CapturedOperations(*columns, starts, sources)
+        chunks = self._chunks.get(name, [])
+        if not chunks:
+            nothing = np.zeros(0, dtype=np.int64)
+            return CapturedOperations((), nothing, nothing, [], [])
+        starts = np.cumsum([0, *(len(columns[0]) for _, columns in chunks[:-1])]).tolist()
+        *operands, result, flags = (torch.cat(parts).numpy() for parts in zip(*(c for _, c in chunks), strict=True))
+        return CapturedOperations(tuple(operands), result, flags, starts, [where for where, _ in chunks])

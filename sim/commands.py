@@ -20,21 +20,28 @@ class Verify:
 
     help = "run the gates in a simulator and compare every result with the golden model, bit for bit"
     description = """Run arithmetic units in a simulator and compare every result, flags included, with the golden
-model, bit for bit: on corner words, on random and nearly cancelling words, at distances of two
-logarithms, at the ends of the range, and on every multiplication and addition of one training
-step of a digits classifier.
+model, bit for bit: on corners, on random and nearly cancelling operands, at distances of two
+logarithms, at the ends of the range, where conversions round, and on every multiplication,
+division, addition, square and root of one training step of a digits classifier. A unit has those
+that mean anything to it.
 
-Exhaustive are corners, all pairs of some 40 words, and, up to 10 fraction bits, table: every
-distance at which the adder does anything, both signs, both orders. Above 10 fraction bits table
-is the distances next to powers of two, to whole octaves and to the end of the adder's reach,
-and, up to --vectors, those next to the starts of the adder's segments and random ones.
+Exhaustive are corners, all combinations of up to two operands, and, up to 10 fraction bits,
+table: every distance at which the adder does anything, both signs, both orders. Above 10
+fraction bits table is the distances next to powers of two, to whole octaves and to the end of
+the adder's reach, and, up to --vectors, those next to the starts of the adder's segments and
+random ones.
 
 Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is missing;
 4 a build failed."""
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments."""
-        parser.add_argument("units", nargs="*", metavar="UNIT", help="multiply or add (default: all)")
+        parser.add_argument(
+            "units",
+            nargs="*",
+            metavar="UNIT",
+            help="such as add, with parameters after a colon, as in dot:lanes=2; a wrong name lists all (default: all)",
+        )
         parser.add_argument(
             "--format", default="lns16", metavar="NAME", help="a catalogue name or int_bits,frac_bits (default: lns16)"
         )
@@ -45,18 +52,20 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             help="exact, piecewise or mitchell, with parameters after a colon, as in piecewise:degree=2,error=0.5 "
             "(default: exact)",
         )
+        parser.add_argument("--specials", action="store_true", help="a format with infinities and NaN")
         parser.add_argument(
             "--stimulus",
             action="append",
             metavar="NAME",
-            help="corners, random, table, near-cancelling, saturation or captured; may be repeated (default: all)",
+            help="corners, random, table, near-cancelling, saturation, rounding or captured; may be repeated "
+            "(default: all)",
         )
         parser.add_argument(
             "--vectors",
             type=int,
-            default=20_000,
+            default=5_000,
             metavar="N",
-            help="vectors of each stimulus that is not exhaustive, for each unit (default: 20000)",
+            help="vectors of each stimulus that is not exhaustive, for each unit (default: 5000)",
         )
         parser.add_argument(
             "--seed", type=int, default=0, metavar="N", help="of vectors, stalls and training (default: 0)"
@@ -72,22 +81,19 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
 
     def run(self, args: argparse.Namespace) -> int:
         """Verify and report."""
-        import hdl
         from xlnstorch.adders import named_adder
         from xlnstorch.catalog import named_format
 
         from .report import print_report
         from .verify import STIMULI, verify
 
-        unknown = [name for name in args.units if name not in hdl.UNITS]
-        if unknown:
-            raise CommandError(f"unit must be one of {', '.join(hdl.UNITS)}, not {unknown[0]!r}")
-        names = list(dict.fromkeys(args.units)) or list(hdl.UNITS)
         try:
-            with _progress_bars(names) as progress:
+            with _progress_bars() as progress:
                 report = verify(
-                    [hdl.UNITS[name] for name in names],
-                    dataclasses.replace(named_format(args.format), adder=named_adder(args.adder)),
+                    list(dict.fromkeys(args.units)),
+                    dataclasses.replace(
+                        named_format(args.format), adder=named_adder(args.adder), specials=args.specials
+                    ),
                     stimuli=list(dict.fromkeys(args.stimulus)) if args.stimulus else STIMULI,
                     seed=args.seed,
                     vectors=args.vectors,
@@ -105,7 +111,7 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
 
 
 @contextlib.contextmanager
-def _progress_bars(names: list[str]) -> Iterator[Callable[[str, int, int], None] | None]:
+def _progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
     """One bar a unit on standard error, if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -116,9 +122,11 @@ def _progress_bars(names: list[str]) -> Iterator[Callable[[str, int, int], None]
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bars:
-        tasks = {name: bars.add_task(f"{name}: waiting", total=None) for name in names}
+        tasks = {}
 
         def progress(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=None)
             what = f"{name}: simulating" if done else f"{name}: compiling"
             bars.update(tasks[name], description=what, completed=done, total=total or None)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from xlnstorch.catalog import named_format
-
-from .results import Counterexample, Report
+from .results import Counterexample, Field, Report
 
 __all__ = ["print_report"]
 
@@ -37,7 +37,8 @@ def print_report(report: Report, console: Console) -> None:
         console.print(escape(describe(report.counterexamples[0])), soft_wrap=True, highlight=False)
     vectors = sum(result.vectors for result in report.results)
     first = report.results[0]
-    how = f"{escape(first.adder)} adder, {first.level} in {first.simulator}, seed {report.seed}"
+    specials = ", infinities and NaN" if first.specials else ""
+    how = f"{escape(first.adder)} adder{specials}, {first.level} in {first.simulator}, seed {report.seed}"
     if report.passed:
         console.print(f"\n[green]passed[/green]: {vectors:,} results equal the golden model bit for bit ({how})")
         if report.not_replayed:
@@ -51,24 +52,41 @@ def print_report(report: Report, console: Console) -> None:
 
 def describe(example: Counterexample) -> str:
     """Return a counterexample as lines of text."""
-    digits = -(-named_format(example.format).width // 4)
+    source = f", from {example.source}" if example.source else ""
+    got = "unknown bits" if example.got is None else _result(example.got)
+    lines = {
+        "unit": f"{example.unit}, {example.format}, operation {example.operation}",
+        "stimulus": f"{example.stimulus}, vector {example.index}{source}",
+        **{name: _number(field.width, field.bits, field.value) for name, field in example.operands.items()},
+        "expected": _result(example.expected),
+        "got": got,
+        "cycle": example.cycle,
+        "seed": example.seed,
+        "again": example.command,
+    }
+    margin = max(map(len, lines))
+    return "\n".join(f"  {name:{margin}}  {text}" for name, text in lines.items())
 
-    def number(word: int | None, value: float | None, flags: list[str] | None = None) -> str:
-        if word is None:
-            return "unknown bits"
-        text = f"0x{word:0{digits}x}  {value!r}"
-        return text if flags is None else f"{text}  flags: {', '.join(flags) or 'none'}"
 
-    lines = [
-        f"  unit      {example.unit}, {example.format}, operation {example.operation}",
-        f"  stimulus  {example.stimulus}, vector {example.index}"
-        + (f", from {example.source}" if example.source else ""),
-        f"  a         {number(example.a, example.a_value)}",
-        f"  b         {number(example.b, example.b_value)}",
-        f"  expected  {number(example.expected_word, example.expected_value, example.expected_flags)}",
-        f"  got       {number(example.got_word, example.got_value, example.got_flags)}",
-        f"  cycle     {example.cycle}",
-        f"  seed      {example.seed}",
-        f"  again     {example.command}",
-    ]
-    return "\n".join(lines)
+def _result(fields: dict[str, Field]) -> str:
+    """Return the fields of a result in a line, the first without its name."""
+    texts = []
+    for name, field in fields.items():
+        if name == "flags":
+            texts.append(f"flags: {_flags(field.value)}")
+        else:
+            number = _number(field.width, field.bits, field.value)
+            texts.append(f"{name}: {number}" if texts else number)
+    return "  ".join(texts)
+
+
+def _number(width: int, bits: Any, value: Any) -> str:
+    if isinstance(bits, list):
+        return f"[{', '.join(_number(width, *each) for each in zip(bits, value, strict=True))}]"
+    return f"0x{bits:0{-(-width // 4)}x}  {value if isinstance(value, str) else repr(value)}"
+
+
+def _flags(names: list) -> str:
+    if names and isinstance(names[0], list):
+        return f"[{'; '.join(map(_flags, names))}]"
+    return ", ".join(names) or "none"

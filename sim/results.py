@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
-__all__ = ["Counterexample", "Report", "Result"]
+__all__ = ["Counterexample", "Field", "Report", "Result"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,6 +15,7 @@ class Result:
     unit: str
     format: str
     adder: str
+    specials: bool
     level: str
     simulator: str
     stimulus: str
@@ -28,11 +30,27 @@ class Result:
 
 
 @dataclasses.dataclass(frozen=True)
-class Counterexample:
-    """The first vector on which a unit and the golden model differ; words as non-negative integers.
+class Field:
+    """One field of a payload.
 
-    ``got_word`` and ``got_flags`` are None where the result had unknown bits.
+    Attributes
+    ----------
+    width : int
+        In bits; of an array, of its elements.
+    bits : int or nested list of int
+        Non-negative integers.
+    value : float, int, bool, str, list of str, or nested list of these
+        What the bits mean: a number, "inf", "-inf" or "nan"; of flags, the names of those that are set.
     """
+
+    width: int
+    bits: Any
+    value: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Counterexample:
+    """The first vector on which a unit and the golden model differ; ``got`` is None if there are unknown bits in it."""
 
     unit: str
     format: str
@@ -40,16 +58,9 @@ class Counterexample:
     stimulus: str
     index: int
     source: str | None
-    a: int
-    b: int
-    a_value: float
-    b_value: float
-    expected_word: int
-    expected_value: float
-    expected_flags: list[str]
-    got_word: int | None
-    got_value: float | None
-    got_flags: list[str] | None
+    operands: dict[str, Field]
+    expected: dict[str, Field]
+    got: dict[str, Field] | None
     cycle: int
     seed: int
     command: str
@@ -77,9 +88,9 @@ class Report:
         )
 
     def to_json(self) -> dict:
-        """Return the report as one JSON object, ``"schema"`` 1."""
+        """Return the report as one JSON object, ``"schema"`` 2."""
         return {
-            "schema": 1,
+            "schema": 2,
             "passed": self.passed,
             "seed": self.seed,
             "results": [dataclasses.asdict(result) for result in self.results],

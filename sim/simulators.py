@@ -53,6 +53,8 @@ class Simulator:
         What must be on the path, each with the Debian package that brings it.
     variables : tuple of str
         Environment variables that change what is built.
+    build_args, make_args : tuple of str
+        Of the simulator's compiler, and of the make that it writes a makefile for.
     """
 
     name: ClassVar[str]
@@ -60,6 +62,7 @@ class Simulator:
     programs: ClassVar[dict[str, str]]
     variables: ClassVar[tuple[str, ...]] = ()
     build_args: ClassVar[tuple[str, ...]] = ()
+    make_args: ClassVar[tuple[str, ...]] = ()
     runtime_objects: ClassVar[tuple[str, ...]] = ()
     wave_formats: ClassVar[tuple[str, ...]]
 
@@ -107,7 +110,7 @@ class Simulator:
         """Return what identifies a compiled simulation: everything that goes into it."""
         parts = {
             "verilog": verilog,
-            "simulator": [self.name, self.version(), *self.build_args],
+            "simulator": [self.name, self.version(), *self.build_args, *self.make_args],
             "waves": waves,
             "cocotb": importlib.metadata.version("cocotb"),
             "variables": [os.environ.get(name) for name in self.variables],
@@ -144,7 +147,7 @@ class Simulator:
             source = Path(aside, f"{TOP}.v")
             source.write_text(verilog)
             runtime = cache_folder() / "runtime" / self.digest("", waves)
-            for file in runtime.glob("*"):
+            for file in (file for pattern in self.runtime_objects for file in runtime.glob(pattern)):
                 # Their rules depend on a makefile that is about to be written: date them after it.
                 os.utime(shutil.copy(file, aside), times=(time.time() + 3600,) * 2)
             job = {"sources": [str(source)], "waves": waves, "args": list(self.build_args)}
@@ -244,7 +247,11 @@ class Verilator(Simulator):
     # The gates are generated: what these warn of is how Yosys writes Verilog. Split output would make the makefile
     # precompile a header in a way that only works on the machine where the wheel was built.
     build_args = ("-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "0")
-    runtime_objects = ("verilated*.o", "verilator.o")
+    # The gates without the compiler's optimization, which takes several times as long as most simulations; what is the
+    # same for all gates, and kept, has it.
+    make_args = ("OPT_FAST=-O0", "OPT_SLOW=-O0")
+    # Not verilator.o, cocotb's main(): it allocates the model, whose size depends on the ports.
+    runtime_objects = ("verilated*.o",)
     wave_formats = (".vcd",)  # its FST writer would need the headers of lz4 and zlib
 
     def environment(self) -> dict[str, str]:
@@ -252,7 +259,8 @@ class Verilator(Simulator):
         # VERILATOR_ROOT stays as it is: the program finds its own files, and a wrong value would mislead it.
         # Its makefile calls "python", which an environment that is not activated has beside its interpreter only.
         folders = (str(_verilator_bin()), os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent))
-        return {**os.environ, "PATH": os.pathsep.join(folders)}
+        flags = " ".join((os.environ.get("MAKEFLAGS", ""), *self.make_args)).strip()
+        return {**os.environ, "PATH": os.pathsep.join(folders), "MAKEFLAGS": flags}
 
     def version(self) -> str:
         return importlib.metadata.version("verilator")

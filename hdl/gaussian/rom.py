@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Cat, Module, Mux, Value
+from amaranth.hdl import Const, Module, Mux, Value
 from amaranth.lib.memory import Memory
 
 from xlnstorch.adders import GaussianTable
@@ -19,13 +19,17 @@ _MAX_FRAC_BITS = 12
 
 
 class RomDatapath(GaussianDatapath):
-    """A table with an entry for each distance: ``s`` in its lower half, ``t`` in its upper one.
+    """A table with a row for each distance: ``s`` in its lower bits, ``t`` above it.
 
-    Any adder with a table, at up to 12 fraction bits: the exact adder's ROM then has 2**17 entries of 16 bits.
-    Latency 2 clocks: the read, and a register behind it, since a block RAM is slow to its output.
+    Any adder with a table, at up to 12 fraction bits: the exact adder's ROM then has 2**16 rows of 29 bits. A table
+    that reaches a little beyond a power of two, with nothing but ones there, ends at it: that of lns16 has 1024 rows of
+    18 bits, one block RAM of an ECP5.
+
+    Latency 3 clocks: the read; a register behind it, since a block RAM is slow to its output, which the ECP5's has
+    inside (:func:`fpga.flow.synthesize` moves it there); the choice of one of the two.
     """
 
-    latency = 2
+    latency = 3
 
     def __init__(self, format: LNSFormat, *, rom: str = "block"):
         super().__init__(format, rom=rom)
@@ -44,18 +48,49 @@ class RomDatapath(GaussianDatapath):
         self, m: Module, pipeline: Pipeline, *, d: Value, subtract: Value, silent: Value, **along: Value
     ) -> SimpleNamespace:
         table = self.table()
-        padding = [0] * ((1 << table.address_bits) - len(table))
+        bits, ends = _split(table)
+        sums, differences = table.sums[: 1 << bits], table.differences[: 1 << bits]
+        sum_bits, difference_bits = (max(1, max(column).bit_length()) for column in (sums, differences))
+        rows = [s | t << sum_bits for s, t in zip(sums, differences, strict=True)]
         m.submodules.rom = rom = Memory(
-            shape=table.data_bits,
-            depth=2 << table.address_bits,
-            init=[*table.sums, *padding, *table.differences],
-            attrs=self.memory_attributes,
+            shape=sum_bits + difference_bits, depth=1 << bits, init=rows, attrs=self.memory_attributes
         )
         port = rom.read_port()
-        m.d.comb += [port.addr.eq(Cat(d[: table.address_bits], subtract)), port.en.eq(pipeline.advance)]
-        read = pipeline.stage(subtract=subtract, silent=silent | (d >= len(table)), **along)
-        return pipeline.stage(
-            gaussian=Mux(read.silent, 0, port.data),
-            subtract=read.subtract,
-            **{name: getattr(read, name) for name in along},
+        m.d.comb += [port.addr.eq(d[:bits]), port.en.eq(pipeline.advance)]
+
+        beyond = d[bits:].any()
+        one = Const(0)
+        if ends:
+            one = beyond & ~silent & Mux(subtract, *(_is_below(d, end) for end in reversed(ends)))
+        read = pipeline.stage(one=one, silent=silent | beyond, subtract=subtract, **along)
+        kept = pipeline.stage(row=port.data, **vars(read))
+        chosen = Mux(kept.subtract, kept.row[sum_bits:], kept.row[:sum_bits])
+        gaussian = Mux(kept.silent, 0, chosen) | kept.one
+        # Inverted here, in the LUTs that choose, it need not be in front of the adder's carry chain.
+        inverse = pipeline.stage(
+            gaussian=gaussian ^ kept.subtract.replicate(len(gaussian)),
+            subtract=kept.subtract,
+            **{name: getattr(kept, name) for name in along},
         )
+        inverse.gaussian ^= inverse.subtract.replicate(len(gaussian))
+        return inverse
+
+
+def _split(table: GaussianTable) -> tuple[int, tuple[int, int] | None]:
+    """Return the address bits of the ROM and, if the tables go on behind it with ones, where these end in either."""
+    bits = table.address_bits
+    half = 1 << (bits - 1)
+    tails = [column[half:] for column in (table.sums, table.differences)]
+    ones = [sum(tail) for tail in tails]
+    if bits > 1 and all(tail == (1,) * n + (0,) * (len(tail) - n) for tail, n in zip(tails, ones, strict=True)):
+        return bits - 1, (half + ones[0], half + ones[1])
+    return bits, None
+
+
+def _is_below(value: Value, limit: int) -> Value:
+    """Return ``value < limit`` as patterns of bits, a few LUTs, where a comparison would be a carry chain."""
+    digits = f"{limit:0{len(value)}b}"
+    if len(digits) > len(value):
+        return Const(1)
+    patterns = [digits[:i] + "0" + "-" * (len(digits) - i - 1) for i, digit in enumerate(digits) if digit == "1"]
+    return value.matches(*patterns)

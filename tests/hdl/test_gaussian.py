@@ -162,8 +162,8 @@ def test_no_stall_changes_a_result_or_its_order(adder, run_unit):
     [
         *((lns16, Mitchell(0), 5), (lns16, Mitchell(1), 6), (lns16, Mitchell(2), 6), (lns32, Mitchell(0), 4)),
         *((LNSFormat(4, 11), Mitchell(), 6), (LNSFormat(4, 12), Mitchell(), 5)),
-        *((LNSFormat(2, 0), FAITHFUL, 4), (lns16, FAITHFUL, 6), (lns16, SHORT, 8)),
-        *((lns16e5, LOGARITHM, 7), (lns16e5, SHORTEST, 9)),
+        *((LNSFormat(2, 0), FAITHFUL, 5), (lns16, FAITHFUL, 8), (lns16, SHORT, 10), (lns32, SHORT, 13)),
+        *((lns16e5, LOGARITHM, 10), (lns16e5, SHORTEST, 12)),
     ],
     ids=str,
 )
@@ -171,7 +171,6 @@ def test_latency_and_rate_are_as_stated(format, adder, latency, run_unit):
     format = with_adder(format, adder)
     assert datapath_of(format.adder, format).latency == latency
     unit = AddSubtract(format=format)
-    assert unit.latency == 4 + latency
     sent, received = run_unit(unit, [payload(format, 0, format.bias, format.bias)] * 12)
     clocks = [clock for clock, _ in received]
     assert [after - before for before, after in zip(sent, clocks, strict=True)] == [unit.latency] * 12

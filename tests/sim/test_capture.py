@@ -1,10 +1,13 @@
 """Capture records what was computed: counts by hand, results by the reference."""
 
+import dataclasses
+
+import numpy as np
 import torch
 
 from sim.capture import capture
 from sim.workloads import digits_classifier, digits_step
-from xlnstorch import lns8, lns16, lnstensor
+from xlnstorch import LogAccumulator, lns8, lns16, lnstensor
 from xlnstorch.observe import FLAGS
 from xlnstorch.reference import Reference
 
@@ -44,20 +47,37 @@ def test_nothing_is_recorded_outside_the_block_or_of_another_format():
 
 
 def test_every_captured_result_is_that_of_the_reference():
-    reference = Reference(4, 3)
+    reference, checked = Reference(4, 3), {}
     with capture(lns8) as trace:
         digits_step(lns8, seed=0)
-    checked = set()
-    for name in ("mul", "add", "sub"):
+    for name in ("mul", "add", "sub", "div", "square", "sqrt"):
         record = trace[name]
         assert len(record) > 400
-        for a, b, result, bits in zip(record.a, record.b, record.result, record.flags, strict=True):
-            case = (name, int(a), int(b), int(result), int(bits))
-            if case not in checked:
-                checked.add(case)
-                word, flags = getattr(reference, name)(case[1], case[2])
-                assert (word, sum(1 << FLAGS.index(flag) for flag in flags)) == case[3:]
-    assert len(checked) > 1000
+        function = getattr(reference, name, lambda a: reference.pow(a, 2))
+        cases = np.unique([*record.operands, record.result, record.flags], axis=1).T
+        for *operands, result, bits in cases.tolist():
+            word, flags = function(*operands)
+            assert (word, sum(1 << FLAGS.index(flag) for flag in flags)) == (result, bits)
+            checked[name] = checked.get(name, 0) + 1
+    assert sum(checked.values()) > 1000
+
+
+def test_operations_of_one_operand_are_recorded_by_the_name_of_the_unit():
+    x = lnstensor([1.5, -2.5, 4.0], format=lns16)
+    with capture(lns16) as trace:
+        x**2
+        x.sqrt()
+    assert trace.names == ["sqrt", "square"]
+    assert [len(operand) for operand in trace["square"].operands] == [3]
+    assert trace.counts == {"square": 3, "sqrt": 3}
+    assert trace["sqrt"].flags.tolist() == [0, 1 << FLAGS.index("invalid"), 0]
+
+
+def test_the_rounding_of_a_sum_has_no_operands_and_is_only_counted():
+    format = dataclasses.replace(lns16, accumulator=LogAccumulator(guard_bits=2))
+    with capture(format) as trace:
+        lnstensor([1.0, 2.0], format=format).sum()
+    assert (trace.names, trace.counts, len(trace["sum"])) == ([], {"sum": 1}, 0)
 
 
 def test_capturing_changes_nothing_and_the_seed_decides():

@@ -9,6 +9,7 @@ from amaranth.hdl import Const, ResetSignal, Signal
 from lnstesting import Off
 
 import hdl
+from hdl.gaussian import datapath_of
 from hdl.pipeline import Pipeline
 from xlnstorch import Exact
 from xlnstorch.adders import ADDERS, GaussianTable
@@ -50,12 +51,21 @@ class AnotherAdder(hdl.AddSubtract):
     """Gates of the exact adder, whatever the format says."""
 
     def __init__(self, *, format):
-        super().__init__(format=dataclasses.replace(format, adder=Exact()))
+        super().__init__(format=format)
+        self._gaussian = datapath_of(Exact(), dataclasses.replace(format, adder=Exact()))
 
 
-class WrongSign(hdl.Multiply):
-    def sign(self, a, b):
-        return a.sign | b.sign
+class WrongSign(Pipeline):
+    """The sign of a product is negative if that of either factor is."""
+
+    def __init__(self, m, i, o):
+        super().__init__(m, i, o)
+        self._operands = i.payload
+
+    def stage(self, **values):
+        if self.depth == 0:
+            values["sign"] = self._operands.a.sign | self._operands.b.sign
+        return super().stage(**values)
 
 
 class SkipsARegister(Pipeline):
@@ -83,12 +93,12 @@ class SurvivesReset(Pipeline):
     """What is in flight stays valid through a reset."""
 
     def stage(self, **values):
-        self._before = self._valid
+        self._before = self.valid
         registers = super().stage(**values)
         kept = Signal(name=f"kept_{self.depth}", reset_less=True)
         with self._m.If(self.advance):
             self._m.d.sync += kept.eq(self._before)
-        self._valid = kept
+        self.valid = kept
         return registers
 
 
@@ -104,8 +114,8 @@ class Stops(Pipeline):
         with m.If(self._stopped):
             m.d.comb += [self.advance.eq(0), i.ready.eq(0)]
 
-    def finish(self, payload):
-        super().finish(payload)
+    def finish(self, payload, when=1):
+        super().finish(payload, when)
         with self._m.If(self._stopped):
             self._m.d.comb += self._o.valid.eq(0)
 
@@ -113,33 +123,33 @@ class Stops(Pipeline):
 class TakesOneClockMore(Pipeline):
     """A register too many behind the stages that are counted."""
 
-    def finish(self, payload):
+    def finish(self, payload, when=1):
         extra, valid = Signal(payload.shape()), Signal()
         with self._m.If(self.advance):
-            self._m.d.sync += [extra.eq(payload), valid.eq(self._valid)]
-        self._valid = valid
-        super().finish(extra)
+            self._m.d.sync += [extra.eq(payload), valid.eq(self.valid)]
+        self.valid = valid
+        super().finish(extra, when)
 
 
 class ValidWaitsForReady(Pipeline):
-    def finish(self, payload):
-        self._m.d.comb += self.advance.eq(~self._valid | self._o.ready)
-        super().finish(payload)
-        self._m.d.comb += self._o.valid.eq(self._valid & self._o.ready)
+    def finish(self, payload, when=1):
+        self._m.d.comb += self.advance.eq(~self.valid | self._o.ready)
+        super().finish(payload, when)
+        self._m.d.comb += self._o.valid.eq(self.valid & self._o.ready)
 
 
 class ResetsOnlyWhileStalled(Pipeline):
     """A reset does not clear what moves in the same clock."""
 
     def stage(self, **values):
-        before = self._valid
+        before = self.valid
         registers = super().stage(**values)
         kept = Signal(name=f"kept_{self.depth}", reset_less=True)
         with self._m.If(self.advance):
             self._m.d.sync += kept.eq(before)
         with self._m.Elif(ResetSignal()):
             self._m.d.sync += kept.eq(0)
-        self._valid = kept
+        self.valid = kept
         return registers
 
 
@@ -155,13 +165,13 @@ class SlowsDown(Pipeline):
         hold = (taken == 2000) & turn
         with m.If(hold):
             m.d.comb += i.ready.eq(0)
-        self._valid = i.valid & ~hold
+        self.valid = i.valid & ~hold
 
 
 class DropsAfterALongWait(Pipeline):
     """A result that has waited for 40 clocks is lost."""
 
-    def finish(self, payload):
+    def finish(self, payload, when=1):
         waited = Signal(6)
         with self._m.If(self._o.valid & ~self._o.ready):
             self._m.d.sync += waited.eq(waited + 1)
@@ -169,14 +179,14 @@ class DropsAfterALongWait(Pipeline):
             self._m.d.sync += waited.eq(0)
         with self._m.If(waited == 40):
             self._m.d.comb += self.advance.eq(1)
-        super().finish(payload)
+        super().finish(payload, when)
 
 
 class ForgetsOverflow(Pipeline):
-    def finish(self, payload):
+    def finish(self, payload, when=1):
         quiet = Signal(payload.shape())
         self._m.d.comb += [quiet.eq(payload), quiet.flags.overflow.eq(Const(0))]
-        super().finish(quiet)
+        super().finish(quiet, when)
 
 
 def with_pipeline(unit, pipeline_class):
@@ -195,14 +205,22 @@ def run(monkeypatch, capsys, unit, *options):
     return status, json.loads(capsys.readouterr().out), arguments
 
 
+def operands(example):
+    return [field["bits"] for field in example["operands"].values()]
+
+
+def expected_and_got(example):
+    return [example[name]["word"]["bits"] for name in ("expected", "got")]
+
+
 def first_mismatch(monkeypatch, capsys, unit):
     status, report, _ = run(monkeypatch, capsys, unit)
     assert status == 1
     assert report["passed"] is False
     assert sum(result["mismatches"] for result in report["results"]) > 0
     example = report["counterexamples"][0]
-    word, flags = getattr(REFERENCE, example["operation"])(example["a"], example["b"])
-    assert (example["expected_word"], set(example["expected_flags"])) == (word, set(flags))
+    word, flags = getattr(REFERENCE, example["operation"])(*operands(example))
+    assert (example["expected"]["word"]["bits"], set(example["expected"]["flags"]["value"])) == (word, set(flags))
     return example
 
 
@@ -211,20 +229,20 @@ def test_a_wrong_table_entry_is_found_and_shown_in_full(monkeypatch, capsys):
     assert status == 1
     assert {result["stimulus"]: result["mismatches"] > 0 for result in report["results"]}["table"]
     for example in report["counterexamples"]:
-        (sign_a, field_a), (sign_b, field_b) = ((word >> 15, word & 0x7FFF) for word in (example["a"], example["b"]))
+        (sign_a, field_a), (sign_b, field_b) = ((word >> 15, word & 0x7FFF) for word in operands(example))
         assert abs(field_a - field_b) == D
         assert (sign_a != sign_b) == (example["operation"] == "add")  # a difference of magnitudes either way
-        assert example["expected_word"] - example["got_word"] == 1  # t(d) one too large
-        assert example["expected_word"] == getattr(REFERENCE, example["operation"])(example["a"], example["b"])[0]
+        expected, got = expected_and_got(example)
+        assert expected - got == 1  # t(d) one too large
+        assert expected == getattr(REFERENCE, example["operation"])(*operands(example))[0]
 
     assert main(arguments) == 1
     shown = capsys.readouterr().out
     example = report["counterexamples"][0]
+    fields = {**example["operands"], **{name: example[name]["word"] for name in ("expected", "got")}}
+    assert list(fields) == ["a", "b", "expected", "got"]
     for part in (
-        f"0x{example['a']:04x}  {example['a_value']!r}",
-        f"0x{example['b']:04x}  {example['b_value']!r}",
-        f"0x{example['expected_word']:04x}  {example['expected_value']!r}  flags: none",
-        f"0x{example['got_word']:04x}  {example['got_value']!r}  flags: none",
+        *(f"{name:8}  0x{field['bits']:04x}  {field['value']!r}" for name, field in fields.items()),
         f"cycle     {example['cycle']}",
         "seed      0",
         "lns verify add --format lns16 --simulator verilator --seed 0 --vectors 3000",
@@ -244,8 +262,8 @@ def test_gates_of_another_adder_are_found_and_the_command_says_which_was_asked_f
     assert status == 1
     assert report["results"][0]["mismatches"] == (9 + 8) * 4  # the distances below 9, but for x - x
     example = report["counterexamples"][0]
-    difference = example["expected_word"] - example["got_word"]
-    assert abs(difference) == 3
+    expected, got = expected_and_got(example)
+    assert abs(expected - got) == 3
     command = shlex.split(example["command"])
     assert command[:7] == ["lns", "verify", "add", "--format", "lns16", "--adder", "off:by=3,below=9"]
     assert main([*command[1:], "--json"]) == 1
@@ -257,7 +275,7 @@ def test_gates_of_another_adder_are_found_and_the_command_says_which_was_asked_f
     [
         (ValidWaitsForReady, "multiply: o.valid stayed low while o.ready was low: it must not wait for it"),
         (ResetsOnlyWhileStalled, "multiply: a result that was in flight came out after a reset"),
-        (SlowsDown, "multiply: no result came at cycle "),
+        (SlowsDown, "multiply: nothing was taken at cycle "),
         (DropsAfterALongWait, "multiply: o.payload changed at cycle "),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
@@ -270,14 +288,16 @@ def test_a_broken_handshake_reset_or_rate_is_found(pipeline, problem, monkeypatc
 
 
 def test_a_wrong_sign_is_found(monkeypatch, capsys):
-    example = first_mismatch(monkeypatch, capsys, WrongSign)
-    assert example["a"] >> 15 == example["b"] >> 15 == 1
-    assert example["expected_word"] ^ example["got_word"] == 0x8000
+    example = first_mismatch(monkeypatch, capsys, with_pipeline(hdl.Multiply, WrongSign))
+    assert [word >> 15 for word in operands(example)] == [1, 1]
+    expected, got = expected_and_got(example)
+    assert expected ^ got == 0x8000
 
 
 def test_a_missing_register_is_found(monkeypatch, capsys):
     example = first_mismatch(monkeypatch, capsys, with_pipeline(hdl.Multiply, SkipsARegister))
-    assert example["expected_word"] ^ example["got_word"] == 0x8000
+    expected, got = expected_and_got(example)
+    assert expected ^ got == 0x8000
 
 
 def test_a_stage_that_ignores_stalls_is_found(monkeypatch, capsys):
@@ -287,8 +307,9 @@ def test_a_stage_that_ignores_stalls_is_found(monkeypatch, capsys):
 
 def test_a_flag_that_is_never_raised_is_found(monkeypatch, capsys):
     example = first_mismatch(monkeypatch, capsys, with_pipeline(hdl.Multiply, ForgetsOverflow))
-    assert (example["expected_flags"], example["got_flags"]) == (["overflow"], [])
-    assert example["expected_word"] == example["got_word"]
+    assert [example[name]["flags"]["value"] for name in ("expected", "got")] == [["overflow"], []]
+    expected, got = expected_and_got(example)
+    assert expected == got
 
 
 def test_what_survives_a_reset_is_found(monkeypatch, capsys):
@@ -310,4 +331,6 @@ def test_a_latency_other_than_stated_is_found(monkeypatch, capsys):
     assert status == 1
     assert report["results"][0]["mismatches"] == 0  # right, but late
     assert report["problems"][0].startswith("multiply: the result at cycle ")
-    assert " took 3 clocks without stalls, not the stated 2; again: lns verify multiply " in report["problems"][0]
+    stated = hdl.Multiply.latency
+    late = f" took {stated + 1} clocks without stalls, not the stated {stated}; again: lns verify multiply "
+    assert late in report["problems"][0]

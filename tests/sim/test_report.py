@@ -5,9 +5,9 @@ import pytest
 from rich.console import Console
 
 from sim.report import describe, print_report
-from sim.results import Counterexample, Report, Result
+from sim.results import Counterexample, Field, Report, Result
 
-RESULT = Result("add", "lns16", "exact", "rtl", "verilator", "captured", 41_391, 0, 2.0)
+RESULT = Result("add", "lns16", "exact", False, "rtl", "verilator", "captured", 41_391, 0, 2.0)
 EXAMPLE = Counterexample(
     unit="add",
     format="lns16",
@@ -15,16 +15,9 @@ EXAMPLE = Counterexample(
     stimulus="captured",
     index=17,
     source="aten.mm.default (backward)",
-    a=0x4000,
-    b=1,
-    a_value=1.0,
-    b_value=2.95e-39,
-    expected_word=0x4000,
-    expected_value=1.0,
-    expected_flags=[],
-    got_word=0,
-    got_value=0.0,
-    got_flags=["underflow", "invalid"],
+    operands={"a": Field(16, 0x4000, 1.0), "b": Field(16, 1, 2.95e-39)},
+    expected={"word": Field(16, 0x4000, 1.0), "flags": Field(4, 0, [])},
+    got={"word": Field(16, 0, 0.0), "flags": Field(4, 6, ["underflow", "invalid"])},
     cycle=4711,
     seed=3,
     command="lns verify add --format lns16 --simulator verilator --seed 3 --vectors 20000",
@@ -52,10 +45,31 @@ def test_a_counterexample_is_shown_in_full():
 
 
 def test_unknown_bits_are_said_to_be():
-    example = dataclasses.replace(EXAMPLE, got_word=None, got_value=None, got_flags=None, format="8,10")
-    lines = describe(example).splitlines()
+    lines = describe(dataclasses.replace(EXAMPLE, got=None)).splitlines()
     assert lines[5] == "  got       unknown bits"
-    assert lines[2] == "  a         0x04000  1.0"  # as wide as the word, of 19 bits
+
+
+def test_fields_are_shown_as_wide_as_they_are_by_their_names_and_arrays_in_brackets():
+    example = dataclasses.replace(
+        EXAMPLE,
+        operands={
+            "weights": Field(19, [[1, 2], [3, 0x40000]], [[0.5, 0.25], ["nan", -1.0]]),
+            "channel": Field(2, 3, 3),
+        },
+        expected={"less": Field(1, 1, True), "more": Field(1, 0, False)},
+        got={"word": Field(8, [1, 2], [1.0, 2.0]), "flags": Field(4, [0, 3], [[], ["overflow", "underflow"]])},
+    )
+    assert describe(example).splitlines()[2:6] == [
+        "  weights   [[0x00001  0.5, 0x00002  0.25], [0x00003  nan, 0x40000  -1.0]]",
+        "  channel   0x3  3",
+        "  expected  0x1  True  more: 0x0  False",
+        "  got       [0x01  1.0, 0x02  2.0]  flags: [none; overflow, underflow]",
+    ]
+
+
+def test_the_verdict_says_that_there_are_infinities_and_nan():
+    text = printed(Report(3, [dataclasses.replace(RESULT, specials=True)]), 200)
+    assert "(exact adder, infinities and NaN, rtl in verilator, seed 3)" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

@@ -1,0 +1,221 @@
+"""The subcommand ``lns verilog``. What it needs is imported when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import inspect
+import json
+import os
+import re
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xlnstorch.cli import CommandError
+
+if TYPE_CHECKING:
+    import torch
+
+    from .bus import AxiLite, AxiStream
+    from .unit import Unit
+
+__all__ = ["Verilog"]
+
+
+class Verilog:
+    """``lns verilog``: a unit as Verilog for somebody else's design."""
+
+    help = "write a unit as self-contained Verilog, with a description for programs beside it"
+    description = """Write an arithmetic unit as self-contained Verilog-2001, which Icarus Verilog, Verilator and Yosys
+read, and beside it a .json that names ports, fields, latency and format. `lns verilog UNIT --help` lists the options,
+those of the unit's own parameters included.
+
+Exit status: 0 done; 2 usage."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments; the options depend on the unit, and are parsed when it is known."""
+        parser.add_argument("unit", metavar="UNIT", help="such as multiply; a wrong name lists all")
+        parser.add_argument("options", nargs=argparse.REMAINDER, metavar="...", help="-o FILE and others, see above")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Write the files."""
+        import hdl
+
+        if args.unit not in hdl.UNITS:
+            raise CommandError(f"unit must be one of {', '.join(hdl.UNITS)}, not {args.unit!r}")
+        unit_class = hdl.UNITS[args.unit]
+        options = _parser(args.unit, unit_class).parse_args(args.options)
+        name = options.name or f"lns_{re.sub(r'[^0-9A-Za-z_]', '_', args.unit)}"
+        _check_name(name)
+        target = _check_output(options.output)
+        try:
+            unit = _make_unit(unit_class, options)
+            top = _add_bus(unit, options)
+        except (ValueError, TypeError) as error:
+            raise CommandError(str(error)) from error
+
+        from .description import describe, write_header
+
+        given = {key: getattr(options, key) for key in _parameters(unit_class)}
+        # What None stands for is known to the unit.
+        parameters = {key: getattr(unit, key, value) if value is None else value for key, value in given.items()}
+        description = describe(top, name, parameters)
+        if target is None and options.json:
+            sys.stdout.write(json.dumps(description) + "\n")
+            return 0
+        text = f"{write_header(description)}{hdl.to_verilog(top, name)}/* verilator lint_restore */\n"
+        if target is None:
+            sys.stdout.write(text)
+            return 0
+        found = json.dumps(description, indent=1) + "\n"
+        _write({target: text, target.with_suffix(".json"): found})
+        if options.json:
+            sys.stdout.write(json.dumps(description) + "\n")
+        return 0
+
+
+# Options -----------------------------------------------------------------------------------------------------------
+
+
+def _parser(name: str, unit_class: type[Unit]) -> argparse.ArgumentParser:
+    from .bus import BUSES
+
+    summary = inspect.getdoc(unit_class).split("\n\n")[0]
+    parser = argparse.ArgumentParser(
+        prog=f"lns verilog {name}", description=f"Write as Verilog: {summary}", allow_abbrev=False
+    )
+    parser.add_argument(
+        "--format", default="lns16", metavar="NAME", help="a catalogue name or int_bits,frac_bits (default: lns16)"
+    )
+    parser.add_argument(
+        "--adder",
+        default="exact",
+        metavar="NAME",
+        help="exact, piecewise or mitchell, with parameters after a colon, as in piecewise:degree=2,error=0.5 "
+        "(default: exact)",
+    )
+    parser.add_argument("--specials", action="store_true", help="a format with infinities and NaN")
+    parser.add_argument("--bus", metavar="NAME", help=f"{' or '.join(BUSES)} around the unit (default: none)")
+    parser.add_argument("--depth", type=int, metavar="N", help="payloads in each FIFO of axi-lite (default: 16)")
+    parser.add_argument("--name", metavar="TOP", help="of the top module (default: lns_ and the unit)")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="a .v file, or - for Verilog on standard output"
+    )
+    parser.add_argument("--json", action="store_true", help="print the description; with -o - instead of the Verilog")
+    own = parser.add_argument_group("parameters of the unit")
+    for key, parameter in _parameters(unit_class).items():
+        kind, default = parameter.annotation.removesuffix(" | None"), parameter.default
+        shown = "" if default in (None, parameter.empty) else f" (default: {str(default).removeprefix('torch.')})"
+        common = {"dest": key, "required": default is parameter.empty, "default": default}
+        common["help"] = _documented(unit_class, key) + shown
+        option = f"--{key.replace('_', '-')}"
+        if kind == "bool":
+            own.add_argument(option, action=argparse.BooleanOptionalAction, **common)
+        else:
+            own.add_argument(option, type=_KINDS[kind], metavar="N" if kind == "int" else "NAME", **common)
+    return parser
+
+
+def _parameters(unit_class: type[Unit]) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a unit, beside its format, that a command line can give."""
+    return {
+        name: parameter
+        for name, parameter in inspect.signature(unit_class).parameters.items()
+        if name != "format" and parameter.annotation.removesuffix(" | None") in (*_KINDS, "bool")
+    }
+
+
+def _documented(unit_class: type[Unit], key: str) -> str:
+    """Return what a unit's docstring says of a parameter, for argparse."""
+    found = re.search(rf"^{key} : .*\n((?:    .*\n?)+)", inspect.getdoc(unit_class), re.MULTILINE)
+    text = " ".join(found[1].split()).rstrip(".") if found else "see the unit"
+    return text.replace("%", "%%").replace("`", "")
+
+
+def _dtype(text: str) -> torch.dtype:
+    import torch
+
+    found = getattr(torch, text.removeprefix("torch."), None)
+    if not isinstance(found, torch.dtype):
+        raise argparse.ArgumentTypeError(f"must be a dtype such as float16, not {text!r}")
+    return found
+
+
+# By what a unit says of its parameter.
+_KINDS: dict[str, Callable[[str], object]] = {"int": int, "str": str, "torch.dtype": _dtype}
+
+
+def _make_unit(unit_class: type[Unit], options: argparse.Namespace) -> Unit:
+    from xlnstorch.adders import named_adder
+    from xlnstorch.catalog import named_format
+
+    format = dataclasses.replace(
+        named_format(options.format), adder=named_adder(options.adder), specials=options.specials
+    )
+    return unit_class(format=format, **{key: getattr(options, key) for key in _parameters(unit_class)})
+
+
+def _add_bus(unit: Unit, options: argparse.Namespace) -> Unit | AxiStream | AxiLite:
+    from .bus import BUSES, AxiLite
+
+    if options.bus is not None and options.bus not in BUSES:
+        raise ValueError(f"bus must be one of {', '.join(BUSES)}, not {options.bus!r}")
+    if options.depth is not None and options.bus != AxiLite.bus:
+        raise ValueError(f"--depth is for --bus {AxiLite.bus} only")
+    if options.bus is None:
+        return unit
+    return BUSES[options.bus](unit, **({} if options.depth is None else {"depth": options.depth}))
+
+
+# Files -------------------------------------------------------------------------------------------------------------
+
+# Words that Verilog-2001 keeps for itself, and that somebody may think of as a name.
+_RESERVED = frozenset(
+    """always and assign begin buf case casex casez cell config deassign default defparam design disable edge else end
+    endcase endconfig endfunction endgenerate endmodule endprimitive endspecify endtable endtask event for force
+    forever fork function generate genvar if ifnone incdir include initial inout input instance integer join large
+    liblist library localparam macromodule medium module nand negedge nmos nor not notif0 notif1 or output parameter
+    pmos posedge primitive pull0 pull1 pulldown pullup real realtime reg release repeat scalared showcancelled signed
+    small specify specparam strong0 strong1 supply0 supply1 table task time tran tri tri0 tri1 triand trior trireg
+    unsigned use vectored wait wand weak0 weak1 while wire wor xnor xor""".split()
+)
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in _RESERVED:
+        raise CommandError(f"name must be letters, digits and _, and no word of Verilog, not {name!r}")
+
+
+def _check_output(output: str) -> Path | None:
+    """Return the file to write, None for standard output."""
+    if output == "-":
+        return None
+    target = Path(os.path.realpath(output))  # what a link names is replaced, not the link
+    if Path(output).suffix != ".v":
+        raise CommandError(f"output must end in .v, or be -, not {output!r}")
+    if not target.parent.is_dir():
+        raise CommandError(f"the folder of {output!r} does not exist")
+    for file in (target, target.with_suffix(".json")):
+        if file.is_dir():
+            raise CommandError(f"output must be a file, not the folder {str(file)!r}")
+    return target
+
+
+def _write(texts: Mapping[Path, str]) -> None:
+    """Write files; they appear, or are replaced, only when all of each is there."""
+    aside = {target: target.with_name(f".{target.name}.{uuid.uuid4().hex}") for target in texts}
+    try:
+        for target, file in aside.items():
+            file.write_text(texts[target], encoding="utf-8")
+        for target, file in aside.items():
+            file.replace(target)
+    except OSError as error:
+        raise CommandError(f"{str(target)!r} cannot be written: {error.strerror}") from None
+    finally:
+        for file in aside.values():
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)

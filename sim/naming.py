@@ -1,0 +1,56 @@
+"""Units by the text that a command line gives them: a name, and the values of parameters."""
+
+from __future__ import annotations
+
+import inspect
+
+import torch
+
+import hdl
+from xlnstorch.formats import LNSFormat
+
+__all__ = ["named_unit"]
+
+
+def named_unit(text: str, format: LNSFormat) -> hdl.Unit:
+    """Return the unit of a format that a command line names.
+
+    Parameters
+    ----------
+    text : str
+        A key of :data:`hdl.UNITS`, as in ``add``, or with parameters as in ``dot:lanes=2``,
+        ``from_float:dtype=bfloat16`` or ``from_fixed:width=24,signed=False``.
+    format : LNSFormat
+
+    Raises
+    ------
+    TypeError, ValueError
+        No such unit or parameter, or a value or a format that it cannot have; the message says what is accepted.
+    """
+    name, _, rest = text.partition(":")
+    if name not in hdl.UNITS:
+        raise ValueError(f"unit must be one of {', '.join(hdl.UNITS)}, not {name!r}")
+    known = [key for key in inspect.signature(hdl.UNITS[name]).parameters if key != "format"]
+    given = {}
+    for part in rest.split(",") if rest else ():
+        key, equals, value = part.partition("=")
+        if key not in known:
+            takes = f"takes {', '.join(known)}" if known else "takes no parameters"
+            raise ValueError(f"the unit {name} {takes}, not {key!r}")
+        if not equals or key in given:
+            raise ValueError(f"the parameter {key} of the unit {name} must be given once, as {key}=VALUE")
+        given[key] = _value(value)
+    hdl.UNITS[name].check_format(format)
+    return hdl.UNITS[name](format=format, **given)
+
+
+def _value(text: str) -> object:
+    """Return an integer, a truth value, a dtype, or else the text."""
+    if text in ("True", "False"):
+        return text == "True"
+    if isinstance(dtype := getattr(torch, text, None), torch.dtype):
+        return dtype
+    try:
+        return int(text)
+    except ValueError:
+        return text

@@ -1,0 +1,104 @@
+"""Payloads of streams and the fields that they are made of, by their layouts: integers, arrays and tensors of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from amaranth.hdl import Shape, ShapeLike
+from amaranth.lib import data
+
+from hdl.convert import FixedLayout
+from hdl.layouts import FlagsLayout
+from xlnstorch.observe import FLAGS
+
+__all__ = ["dimensions", "element", "integers", "pack", "show", "tensor", "unpack", "width"]
+
+
+def dimensions(layout: ShapeLike) -> tuple[int, ...]:
+    """Return the lengths of a field that is an array, or an array of arrays, ``()`` for any other."""
+    return (layout.length, *dimensions(layout.elem_shape)) if isinstance(layout, data.ArrayLayout) else ()
+
+
+def element(layout: ShapeLike) -> ShapeLike:
+    """Return the layout of the elements of an array, of any number of dimensions, or else the layout itself."""
+    return element(layout.elem_shape) if isinstance(layout, data.ArrayLayout) else layout
+
+
+def width(layout: ShapeLike) -> int:
+    """Return the width of a field in bits."""
+    return Shape.cast(layout).width
+
+
+def pack(layout: data.StructLayout, columns: Mapping[str, np.ndarray]) -> list[int]:
+    """Return payloads, of any width, from their fields.
+
+    Parameters
+    ----------
+    layout : StructLayout
+        Of the payload.
+    columns : mapping of str to ndarray of int64
+        The bits of each field, of shape ``(n, …)``; a field that is an array has a dimension more. Fields that are not
+        given are 0.
+    """
+    total = 0
+    for name, values in columns.items():
+        total = total + (_joined(layout[name].shape, values) << layout[name].offset)
+    return total.tolist()
+
+
+def _joined(layout: ShapeLike, values: np.ndarray) -> np.ndarray:
+    """Return each field as one Python integer."""
+    if not isinstance(layout, data.ArrayLayout):
+        return values.astype(object) & ((1 << width(layout)) - 1)
+    step, elements = width(layout.elem_shape), range(layout.length)
+    return sum(_joined(layout.elem_shape, values[:, index]) << index * step for index in elements)
+
+
+def unpack(layout: data.StructLayout, payload: int) -> dict[str, Any]:
+    """Return the bits of each field of one payload, as non-negative integers; nested lists of them for arrays."""
+    return {name: _split(field.shape, payload >> field.offset) for name, field in layout}
+
+
+def _split(layout: ShapeLike, bits: int) -> Any:
+    if not isinstance(layout, data.ArrayLayout):
+        return bits & ((1 << width(layout)) - 1)
+    step = width(layout.elem_shape)
+    return [_split(layout.elem_shape, bits >> index * step) for index in range(layout.length)]
+
+
+def tensor(layout: ShapeLike, values: np.ndarray) -> torch.Tensor:
+    """Return the numbers that a field's bits, of any shape, stand for: what a unit's golden function takes."""
+    layout = element(layout)
+    if hasattr(layout, "tensor"):
+        return layout.tensor(values)
+    return torch.from_numpy(values).to(torch.bool if width(layout) == 1 else torch.int64)
+
+
+def integers(layout: ShapeLike, result: torch.Tensor | Mapping[str, torch.Tensor]) -> np.ndarray:
+    """Return the bits of a field, in int64, of what a golden function gave for it."""
+    layout = element(layout)
+    if isinstance(layout, FlagsLayout):
+        return sum(raised.to(torch.int64) << FLAGS.index(flag) for flag, raised in result.items()).numpy()
+    if hasattr(layout, "integers"):
+        return layout.integers(result)
+    return result.to(torch.int64).numpy() & ((1 << width(layout)) - 1)
+
+
+def show(layout: ShapeLike, bits: Any) -> Any:
+    """Return what the bits of one field, or of nested lists of it, mean: numbers, or the names of flags.
+
+    Numbers that are not finite are text, since JSON has none.
+    """
+    layout = element(layout)
+    if isinstance(bits, list):
+        return [show(layout, element) for element in bits]
+    if isinstance(layout, FlagsLayout):
+        return [flag for bit, flag in enumerate(FLAGS) if bits >> bit & 1]
+    value = tensor(layout, np.array([bits], dtype=np.uint64).astype(np.int64)).item()
+    if isinstance(layout, FixedLayout):
+        value /= 2.0**layout.frac_bits
+    return value if math.isfinite(value) else str(value)

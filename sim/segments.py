@@ -1,0 +1,83 @@
+"""Segments: the vectors of one stimulus on one unit, with what is expected of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from hdl.unit import Unit
+
+from . import golden
+from .capture import capture
+from .stimulus import GENERATED, Vectors, applies, generate
+
+__all__ = ["STIMULI", "Segment", "has_segment", "make_segment"]
+
+#: Every stimulus, in the order in which they run.
+STIMULI = (*GENERATED, "captured")
+
+
+@dataclasses.dataclass(frozen=True)
+class Segment:
+    """Vectors of one stimulus, with the bits of each field of the results that are expected of them."""
+
+    stimulus: str
+    vectors: Vectors
+    expected: dict[str, np.ndarray]
+    source: Callable[[int], str] | None = None
+
+    def __len__(self) -> int:
+        """How many results there are."""
+        return len(next(iter(self.expected.values())))
+
+    @property
+    def completes(self) -> np.ndarray:
+        """For each payload whether it brings a result, 0 or 1."""
+        if not self.vectors.sequence:
+            return np.ones(len(self), dtype=np.int64)
+        completes = np.zeros(len(self.vectors), dtype=np.int64)
+        completes[[group[-1] for group in self.vectors.sequence.groups]] = 1
+        return completes
+
+    @property
+    def waits(self) -> bool:
+        """Whether the unit may make payloads wait."""
+        return bool(self.vectors.sequence) and self.vectors.sequence.waits
+
+    def places(self, index: int) -> list[int]:
+        """Return the indices of the vectors that make up a result."""
+        return self.vectors.sequence.groups[index].tolist() if self.vectors.sequence else [index]
+
+
+def has_segment(stimulus: str, unit: Unit, trace: capture | None) -> bool:
+    """Whether a stimulus means anything to a unit; if it is "captured", whether `trace` has any of its operations."""
+    if stimulus != "captured":
+        return applies(stimulus, unit)
+    return any(len(trace[operation]) for operation in unit.operations)
+
+
+def make_segment(stimulus: str, unit: Unit, seed: int, count: int, trace: capture | None) -> Segment:
+    """Return the vectors of a stimulus with what the golden model expects; if it is "captured", those of `trace`."""
+    if stimulus != "captured":
+        vectors = generate(stimulus, unit, seed=seed, count=count)
+        return Segment(stimulus, vectors, golden.evaluate(unit, vectors))
+    # The results of the step itself are expected, not those of computing it again.
+    records = [trace[operation] for operation in unit.operations]
+    lengths = [len(record) for record in records]
+    ends = np.cumsum(lengths)
+    # Operands that an operation does not have are zero.
+    operands = {
+        name: np.concatenate([r.operands[i] if i < len(r.operands) else np.zeros(len(r), np.int64) for r in records])
+        for i, name in enumerate(unit.operands())
+    }
+
+    def source(index: int) -> str:
+        kind = int(np.searchsorted(ends, index, side="right"))
+        return records[kind].source(index - (int(ends[kind - 1]) if kind else 0))
+
+    expected = {next(iter(unit.results())): np.concatenate([record.result for record in records])}
+    if "flags" in unit.results():
+        expected["flags"] = np.concatenate([record.flags for record in records])
+    return Segment(stimulus, Vectors(np.repeat(np.arange(len(records)), lengths), operands), expected, source)
