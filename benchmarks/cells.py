@@ -253,6 +253,8 @@ def worse(found: Sequence[dict], baseline: Sequence[dict]) -> list[str]:
         for kind, tolerance in (("luts", LUTS_TOLERANCE), ("block_rams", 0), ("dsps", 0)):
             if row[kind] is None or row[kind] > old[kind] * (1 + tolerance):
                 sentences.append(f"{title}: {row[kind]} {kind}, {old[kind]} in the baseline")
+        if old["mhz"] is None:  # it had no clock before either
+            continue
         seeds = [seed for seed in row["clocks"] if seed in old["clocks"]]
         if not seeds or None in row["clocks"].values():
             sentences.append(f"{title}: no clock to compare ({row['reason'] or 'other seeds'})")

@@ -23,12 +23,15 @@ __all__ = ["MultiplyAdd"]
 class MultiplyAdd(Unit):
     """The step ``c + a * b`` of a sum: the product, saturated or flushed, and an addition by the format's adder.
 
-    With guard bits, ``c`` and the result are words of the running sum, whose format is
-    :meth:`LogAccumulator.running_format <xlnstorch.LogAccumulator.running_format>`: the format with so many more fraction bits. The product, a word of the format, is
-    widened exactly. The rounding at the end of a sum is not part of a step.
+    With guard bits, ``c`` and the result are words of the running sum, which has so many more fraction bits
+    (:meth:`~xlnstorch.LogAccumulator.running_format`). The product, a word of the format, is widened exactly. The
+    rounding at the end of a sum is not part of a step.
 
     Latency that of :class:`~hdl.Multiply` and that of :class:`~hdl.AddSubtract`; one result a clock. Flags: those of
     both, or-ed. Base-2 formats with a LogAccumulator, of either order, whose adder has gates.
+
+    Measured at lns16 with the exact adder (Yosys 0.70, nextpnr 0.11.1, seed 1) on an ECP5-25k: 164 LUT4, 349 registers,
+    a block RAM and 228 MHz. No DSP.
 
     Parameters
     ----------
