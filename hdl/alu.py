@@ -63,7 +63,8 @@ class ALU(Unit):
     that are there when a product is go through the addition too instead of waiting in registers of their own.
 
     Latency 2 clocks and that of the slowest, which is a conversion, or a product, one clock and an addition; the same
-    for all operations. One result a clock. Flags: all. Base-2 formats whose adder has gates, with at most 24 fraction bits.
+    for all operations. One result a clock. Flags: all. Base-2 formats whose adder has gates, with at most 24
+    fraction bits.
 
     Parameters
     ----------

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from lnstesting import Off
 
+from hdl import UNITS
 from xlnstorch import cli
 from xlnstorch.adders import ADDERS
 from xlnstorch.cli import CommandError, main
@@ -20,7 +21,9 @@ from xlnstorch.cli import CommandError, main
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["divide"], "unit must be one of multiply, add, not 'divide'"),
+        (["power"], f"unit must be one of {', '.join(UNITS)}, not 'power'"),
+        (["dot:lane=2"], "the unit dot takes lanes, channels, beats, rom, not 'lane'"),
+        (["dot:lanes=2.5"], "lanes must be an integer, not '2.5'"),
         (
             ["--format", "lns7"],
             "format must be one of lns8, lns12, lns16, lns16e5, lns24, lns32, or the widths int_bits,frac_bits "
@@ -46,7 +49,8 @@ from xlnstorch.cli import CommandError, main
         (["--simulator", "spice"], "simulator must be one of verilator, icarus, not 'spice'"),
         (
             ["--stimulus", "all"],
-            "stimulus must be one of corners, random, table, near-cancelling, saturation, captured, not 'all'",
+            "stimulus must be one of corners, random, table, near-cancelling, saturation, rounding, captured, "
+            "not 'all'",
         ),
         (["--seed", "-3"], "seed must be at least 0 and below 2**63, not -3"),
         (["--seed", "99999999999999999999"], "seed must be at least 0 and below 2**63, not 99999999999999999999"),
@@ -99,7 +103,8 @@ def test_the_table_of_a_pass_goes_to_standard_output_and_nothing_else(capsys):
 @pytest.mark.sim
 def test_the_adder_is_that_of_the_gates_of_the_model_and_of_the_report(capsys, monkeypatch):
     monkeypatch.setitem(ADDERS, "off", Off)
-    arguments = ["verify", "--format", "lns8", "--adder", "off:by=3,below=100", "--vectors", "500"]
+    units = ["multiply", "add"]
+    arguments = ["verify", *units, "--format", "lns8", "--adder", "off:by=3,below=100", "--vectors", "500"]
     assert main([*arguments, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert {(result["unit"], result["adder"]) for result in report["results"]} == {
@@ -111,6 +116,22 @@ def test_the_adder_is_that_of_the_gates_of_the_model_and_of_the_report(capsys, m
     assert table == [102 * 8]
     assert main([*arguments, "--stimulus", "corners"]) == 0
     assert "(off:by=3,below=100 adder, rtl in verilator, seed 0)" in capsys.readouterr().out
+
+
+@pytest.mark.sim
+def test_specials_are_in_the_gates_the_model_and_the_report(capsys):
+    arguments = ["verify", "sqrt", "--format", "lns8", "--specials", "--stimulus", "corners"]
+    assert main([*arguments, "--json"]) == 0
+    assert [result["specials"] for result in json.loads(capsys.readouterr().out)["results"]] == [True]
+    assert main(arguments) == 0
+    assert "(exact adder, infinities and NaN, rtl in verilator, seed 0)" in capsys.readouterr().out
+
+
+@pytest.mark.sim
+def test_units_have_parameters_and_one_may_be_verified_with_several(capsys):
+    units = ["to_float:dtype=float16", "to_float:dtype=bfloat16"]
+    assert main(["verify", *units, "--format", "lns8", "--stimulus", "rounding", "--vectors", "50", "--json"]) == 0
+    assert [result["unit"] for result in json.loads(capsys.readouterr().out)["results"]] == units
 
 
 @pytest.mark.sim

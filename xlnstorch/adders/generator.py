@@ -20,9 +20,9 @@ from .segments import OPERAND_BITS, Polynomials, Region, SegmentedGaussian
 
 __all__ = ["generate"]
 
-# Segments of at most 2**12 distances are fitted to all of them. Longer ones are fitted to evenly spaced samples, and
-# what cutting off may add between these is bounded instead.
-_ENUMERATED = 12
+# At degree 1 segments of at most 2**8 distances are fitted to all of them, at degree 2, where there are fewer of them,
+# of 2**12. Longer ones are fitted to evenly spaced samples, and what cutting off may add between these is bounded instead.
+_ENUMERATED = {1: 8, 2: 12}
 # With up to 2**8 there is time for more candidates.
 _SEARCHED = 8
 _SAMPLES = 1 << 6
@@ -370,7 +370,7 @@ class _Problem(_Fitter):
         return self._integers.gaussian_sum(d) if curve == "sum" else self._integers.gaussian_difference(d)
 
     def is_enumerated(self, part: Part, width: int) -> bool:
-        return part.curve != "logarithm" and (self._nearest or width <= _ENUMERATED)
+        return part.curve != "logarithm" and (self._nearest or width <= _ENUMERATED[self.degree])
 
     def spread(self, width: int) -> int:
         return 3 if self._nearest else 2 if width <= _SEARCHED else 1

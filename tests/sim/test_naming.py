@@ -1,0 +1,42 @@
+import pytest
+import torch
+
+import hdl
+from sim.naming import named_unit
+from xlnstorch import LNSFormat, lns8
+
+
+@pytest.mark.parametrize("name", hdl.UNITS)
+def test_every_unit_has_its_name(name):
+    unit = named_unit(name, lns8)
+    assert type(unit) is hdl.UNITS[name]
+    assert (unit.name, unit.format) == (name, lns8)
+
+
+def test_parameters_are_integers_truth_values_dtypes_and_text():
+    assert named_unit("from_float:dtype=bfloat16", lns8).dtype == torch.bfloat16
+    dot = named_unit("dot:lanes=2,channels=64,rom=luts", lns8)
+    assert (dot.lanes, dot.channels) == (2, 64)
+    layout = named_unit("from_fixed:width=13,signed=False", lns8).operands()["a"]
+    assert (layout.width, layout.signed) == (13, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("power", f"unit must be one of {', '.join(hdl.UNITS)}, not 'power'"),
+        ("multiply:lanes=2", "the unit multiply takes no parameters, not 'lanes'"),
+        ("add:lanes=2", "the unit add takes rom, not 'lanes'"),
+        ("add:rom", "the parameter rom of the unit add must be given once, as rom=VALUE"),
+        ("dot:lanes=2,lanes=4", "the parameter lanes of the unit dot must be given once, as lanes=VALUE"),
+    ],
+)
+def test_what_names_no_unit_is_refused(text, message):
+    with pytest.raises(ValueError) as caught:
+        named_unit(text, lns8)
+    assert str(caught.value) == message
+
+
+def test_a_format_that_a_unit_cannot_have_is_refused():
+    with pytest.raises(ValueError, match=r"^a hardware format must have base 2, not 3\.0$"):
+        named_unit("multiply", LNSFormat(8, 7, base=3.0))
