@@ -25,12 +25,13 @@ class AddSubtract(Unit):
     distance of the two logarithms. With the exact adder the result is the nearest logarithm to the sum. ``x - x`` is
     +0.
 
-    Latency 4 clocks and those of the adder's :mod:`hdl.gaussian` datapath, 6 for the exact one; one result a clock.
-    Flags: overflow, underflow. Base-2 formats whose adder has gates.
+    Latency 5 clocks and those of the adder's :mod:`hdl.gaussian` datapath, 8 for the exact one; one result a clock.
+    Flags: overflow, underflow; with specials invalid. Base-2 formats whose adder has gates.
 
-    Measured at lns16 with the exact adder (``benchmarks/cells.py``; Yosys 0.70, nextpnr 0.11.1, seed 1): on an iCE40
-    HX8K 197 LUT4, 173 registers, 10 block RAMs and 139 MHz; on an ECP5-25k 199 LUT4, 172 registers, 3 block RAMs and
-    155 MHz. No DSP. ``lns adders`` measures the others.
+    Measured at lns16 with the exact adder and registers at the inputs (``benchmarks/cells.py``; Yosys 0.70, nextpnr
+    0.11.1, median of 5 seeds): on an ECP5-25k 125 LUT4, 264 registers, a block RAM and 239 MHz; on an iCE40 HX8K 152
+    LUT4, 282 registers, 5 block RAMs and 197 MHz. No DSP. With specials it takes 162 LUT4 of an ECP5. ``lns adders``
+    measures the others.
 
     Parameters
     ----------

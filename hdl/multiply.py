@@ -18,12 +18,14 @@ __all__ = ["Multiply"]
 class Multiply(Unit):
     """The product of two words.
 
-    Exact but for saturation above the range and flush to zero below it; zero times anything is zero.
+    Exact but for saturation above the range and flush to zero below it; zero times anything is zero. With specials,
+    zero times infinity is NaN, and infinity times anything else infinite.
 
-    Latency 2 clocks, one result a clock. Flags: overflow, underflow. Any base-2 format.
+    Latency 3 clocks, one result a clock. Flags: overflow, underflow; with specials invalid. Any base-2 format.
 
-    Measured at lns16 (``benchmarks/cells.py``; Yosys 0.70, nextpnr 0.11.1, seed 1): on an iCE40 HX8K 79 LUT4, 39
-    registers and 146 MHz; on an ECP5-25k 115 LUT4, 39 registers and 204 MHz. No block RAM, no DSP.
+    Measured with registers at the inputs (``benchmarks/cells.py``; Yosys 0.70, nextpnr 0.11.1, median of 5 seeds):
+    lns16 on an ECP5-25k 38 LUT4, 92 registers and 252 MHz, on an iCE40 HX8K 37, 92 and 201; lns32 73, 172 and 208, and
+    70, 172 and 130. No block RAM, no DSP. With specials lns16 takes 71 LUT4 of an ECP5.
     """
 
     name = "multiply"

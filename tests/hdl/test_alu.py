@@ -38,7 +38,7 @@ def test_random_operations_back_to_back(name, specials, run_unit):
         dataclasses.replace(lns16, adder=Mitchell(0)),
         dataclasses.replace(lns24, adder=Piecewise(), specials=True),
         dataclasses.replace(lns32, adder=Mitchell()),
-        dataclasses.replace(lns32, adder=Piecewise(2, singularity="logarithm")),
+        pytest.param(dataclasses.replace(lns32, adder=Piecewise(2, singularity="logarithm")), marks=pytest.mark.slow),
     ],
     ids=repr,
 )

@@ -101,7 +101,7 @@ class LosesALoad(hdl.MatrixVector):
 
 def test_a_wrong_rounding_of_a_root_is_found():
     report = verify([RoundsHalvesUp], lns16, stimuli=["random"], vectors=1000)
-    assert 200 < report.results[0].mismatches < 300  # a quarter
+    assert 90 < report.results[0].mismatches < 160  # a quarter of the positive half
     example = report.counterexamples[0]
     assert list(example.operands) == ["a"]
     assert example.operands["a"].bits & 3 == 1

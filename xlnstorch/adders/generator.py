@@ -20,8 +20,8 @@ from .segments import OPERAND_BITS, Polynomials, Region, SegmentedGaussian
 
 __all__ = ["generate"]
 
-# At degree 1 segments of at most 2**8 distances are fitted to all of them, at degree 2, where there are fewer of them,
-# of 2**12. Longer ones are fitted to evenly spaced samples, and what cutting off may add between these is bounded.
+# Segments of at most so many distances, as a power of two for each degree, are fitted to all of them. Longer ones are
+# fitted to evenly spaced samples, and what cutting off may add between these is bounded instead.
 _ENUMERATED = {1: 8, 2: 12}
 # With up to 2**8 there is time for more candidates.
 _SEARCHED = 8
