@@ -49,7 +49,7 @@ class Piecewise(TabledAdder):
         as that of :class:`Exact`. With more than 12 fraction bits, or a logarithm, it is 0.75 at least.
     singularity : {"segments", "logarithm"}
         How ``t`` is computed near its singularity, below one, two or four units. By segments for each power of two; or
-        by the logarithm of the distance, which takes one such set of segments and a correction: a fifth of the ROM at
+        by the logarithm of the distance, which takes one such set of segments and a correction: a quarter of the ROM at
         23 fraction bits, and twice as many multipliers. From 8 fraction bits on.
 
     Raises
@@ -100,7 +100,7 @@ class Piecewise(TabledAdder):
             )
 
     def design(self, format: LNSFormat) -> SegmentedGaussian:
-        """Return the tables and widths; made once, in up to a minute at 23 fraction bits, and kept in the cache."""
+        """Return the tables and widths; made once, in a minute or two at 23 fraction bits, and kept in the cache."""
         return self._design(format.frac_bits)
 
     def _design(self, frac_bits: int) -> SegmentedGaussian:
