@@ -116,7 +116,13 @@ def test_a_vector_starts_afresh_after_a_reset_in_the_midst_of_another(accumulato
     broken = [unit.pack([lns8.bias] * 12, [lns8.max_field] * 12, channel)[:5] for channel in range(2)]
     lost = [beat for pair in zip(*broken, strict=True) for beat in pair]
     taken = run_unit(unit, lost)[0]
-    items = interleaved(queues_of(unit, rng, 8), rng)
+    queues, layout = queues_of(unit, rng, 8), unit.o.payload.shape()
+    for channel, queue in enumerate(queues):  # small numbers first, which what was lost would change
+        first, last = unit.pack([lns8.bias] * 3, [lns8.bias] * 3, channel)
+        word, flags = summed(unit.format, [lns8.bias] * 3, [lns8.bias] * 3)
+        assert not flags
+        queue[:0] = [(first, None), (last, word | channel << layout["channel"].offset)]
+    items = interleaved(queues, rng)
     # All beats are taken, one is on its way, or all have got to where they wait.
     for clock in (taken[-1] + 1, taken[-1] + 4, taken[-1] + unit.latency + 9):
         sent, received = run_unit(
