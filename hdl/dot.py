@@ -33,8 +33,21 @@ class DotProduct(SumUnit):
     - With a LinearAccumulator terms become fixed point and are added in a register that holds the sums of
       ``lanes * beats`` terms; more beats are invalid as above. A beat each clock with one channel, the default.
 
-    Latency, from the last beat: that of the product, of the additions behind each other, and with guard bits 2 for the
-    rounding; for a tree 2 for each doubling of `beats` and 1 at the end besides.
+    Latency, from the last beat: that of the product, of the additions behind each other, and with guard bits 3 for the
+    rounding; for a tree 2 for each doubling of `beats` and 1 at the end besides. In fixed point that of the product, of
+    the antilogarithm, one clock for each 32 bits of the register, and that of its logarithm.
+
+    Measured at lns16 on an ECP5-25k (Yosys 0.70, nextpnr 0.11.1, seed 1), no DSP, defaults but for lanes:
+
+    ========================= ===== ======= ===== ========= ========== ===
+    accumulator               lanes latency LUT4  registers block RAMs MHz
+    ========================= ===== ======= ===== ========= ========== ===
+    LogAccumulator()          1     11      316   457       1          186
+    LogAccumulator()          4     35      1259  2573      4          135
+    LogAccumulator("tree")    1     44      571   1517      4          159
+    LogAccumulator("tree")    4     60      1057  2435      7          163
+    LinearAccumulator()       1     33      5317  5568      9          86
+    ========================= ===== ======= ===== ========= ========== ===
 
     Parameters
     ----------

@@ -35,6 +35,9 @@ class MatrixVector(SumUnit):
 
     Latency that of the dot product and 2 clocks for the weights; one payload a clock, under the same conditions.
 
+    Measured at lns16 with 4 rows, a lane and 16 columns on an ECP5-25k (Yosys 0.70, nextpnr 0.11.1, seed 1): 813 LUT4,
+    1671 registers, 4 block RAMs and 159 MHz, no DSP.
+
     Parameters
     ----------
     format : LNSFormat

@@ -21,6 +21,10 @@ class MinMax(Unit):
     """The larger or the smaller of two words, and NaN if either is.
 
     Latency 2 clocks, one result a clock. Flags: none is ever raised. Any base-2 format.
+
+    Measured with registers at the inputs (``fpga.flow``; Yosys 0.70, nextpnr 0.11.1, median of 5 seeds):
+    lns16 on an ECP5-25k 93 LUT4, 90 registers and 173 MHz, on an iCE40 HX8K 66, 90 and 166; lns32 125, 170 and
+    160, and 121, 170 and 117. No block RAM, no DSP.
     """
 
     name = "minmax"

@@ -17,6 +17,7 @@ from xlnstorch import LinearAccumulator
 from xlnstorch.formats import LNSFormat
 
 from ..convert import Normalizer, antilogarithm, logarithm
+from ..convert.logarithm import MAX_TABLED_FRAC_BITS
 from ..fitting import FITTING_STAGES, fit_in_stages
 from ..layouts import FlagsLayout, classify
 from ..multiply import Multiply
@@ -60,7 +61,13 @@ class LinearSum(SumDatapath):
         self._multiplier = Multiply(format=format)
         self._antilogarithm = antilogarithm(format, accumulator.antilogarithm_bits(format), nearest=True, rom=self.rom)
         self._normalizer = Normalizer(self._bits - 1)
-        self._logarithm = logarithm(format, self._bits - 2, rom=self.rom)
+        try:
+            self._logarithm = logarithm(format, self._bits - 2, rom=self.rom)
+        except ValueError as error:
+            raise ValueError(
+                f"sums in fixed point have gates for at most {MAX_TABLED_FRAC_BITS} fraction bits with a register of "
+                f"{self._bits} bits, not for the {format.frac_bits} of {format}"
+            ) from error
         self._adding = 1 + (self.lanes - 1).bit_length()
         self._arrival = self.lead + self._multiplier.latency
         self._end = self._arrival + self._antilogarithm.latency + _SHIFT_LATENCY + self._adding + self._limbs

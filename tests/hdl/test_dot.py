@@ -199,3 +199,12 @@ def test_a_parameter_out_of_its_range_is_refused(parameters, message):
     with pytest.raises(ValueError) as caught:
         DotProduct(format=format, **parameters)
     assert str(caught.value) == message
+
+
+def test_a_format_whose_sums_have_no_gates_is_refused():
+    with pytest.raises(ValueError) as caught:
+        DotProduct(format=LNSFormat(8, 15, accumulator=LinearAccumulator()))
+    assert str(caught.value) == (
+        "sums in fixed point have gates for at most 12 fraction bits with a register of 288 bits, "
+        "not for the 15 of LNSFormat(8, 15, accumulator=LinearAccumulator())"
+    )
