@@ -66,6 +66,13 @@ class ALU(Unit):
     for all operations. One result a clock. Flags: all. Base-2 formats whose adder has gates, with at most 24
     fraction bits.
 
+    Measured with registers at the inputs (``fpga.flow``; Yosys 0.70, nextpnr 0.11.1, median of 5 seeds), lns16 with the
+    exact adder, latency 14: on an ECP5-25k 423 LUT4, 726 registers, a block RAM and 161 MHz without conversions, 1149
+    LUT4, 1674 registers, 5 block RAMs and 124 MHz with the default ones; on an iCE40 HX8K 426, 744, 5 and 145, and
+    1116, 1753, 11 and 116. lns32 with ``Piecewise(2, singularity="logarithm")`` without conversions, latency 25, seed 1
+    and no registers in front: on an ECP5-25k 1199 LUT4, 2916 registers, 5 block RAMs, 5 DSP and 136 MHz; on an iCE40
+    HX8K 3667 LUT4, 3050 registers, 14 block RAMs and 71 MHz.
+
     Parameters
     ----------
     format : LNSFormat

@@ -134,9 +134,9 @@ def test_an_adder_without_gates_does_not_stop_the_others(runs):
 
 
 def test_tables_that_no_block_ram_can_hold_are_not_synthesized(runs):
-    small = dataclasses.replace(ICE40, block_rams=2, ram_bits=319)
+    small = dataclasses.replace(ICE40, block_rams=2, ram_bits=143)
     results = explore(points_of(lns8, [Exact()]), [small])
-    reason = "640 bits of ROM do not fit into the 638 of its block RAM"
+    reason = "288 bits of ROM do not fit into the 286 of its block RAM"
     assert results[0].devices["ice40"] == Implementation(None, None, None, None, None, reason)
     assert results[1].devices["ice40"].mhz == 101.0
     assert area(results[0], small) is None

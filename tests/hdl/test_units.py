@@ -79,6 +79,16 @@ def test_a_reset_loses_what_is_in_flight_and_nothing_else(unit, seed, run_unit):
     check_reset(unit, random_cases(unit, rng, 60), rng, run_unit)
 
 
+@pytest.mark.parametrize("name", ["lns8", "lns16"])
+def test_the_exact_adder_at_every_distance(name, run_unit):
+    # Their tables go on behind the ROM. From this field on all sums and differences are in range.
+    format = CATALOG[name]
+    larger = format.max_field - (1 << format.frac_bits)
+    distances = range(min(format.adder.reach(format) + 10, larger))
+    cases = [(op, (larger, larger - d)) for op in ("add", "sub") for d in distances]
+    check(AddSubtract(format=format), cases, run_unit)
+
+
 def test_the_rom_holds_the_table_of_the_adder():
     assert RomDatapath(lns16).table() == lns16.adder.table(lns16)
 
