@@ -12,7 +12,7 @@ from xlnstorch.formats import LNSFormat
 from .fitting import FITTING_STAGES, fit_in_stages
 from .gaussian import datapath_of
 from .layouts import classify
-from .pipeline import Pipeline
+from .pipeline import Pipeline, carry
 from .unit import Unit
 
 __all__ = ["AddSubtract"]
@@ -71,12 +71,14 @@ class AddSubtract(Unit):
             b_above_a.eq(b.field - a.field),
             sign_b.eq(b.sign ^ operands.op),
         ]
-        opposite = of_a.infinite & of_b.infinite & (a.sign ^ sign_b)
-        special = {
-            "infinite": of_a.infinite | of_b.infinite,
-            "nan": of_a.nan | of_b.nan | opposite,
-            "invalid": opposite,
-        }
+        special = {}
+        if format.specials:
+            opposite = of_a.infinite & of_b.infinite & (a.sign ^ sign_b)
+            special = {
+                "infinite": of_a.infinite | of_b.infinite,
+                "nan": of_a.nan | of_b.nan | opposite,
+                "invalid": opposite,
+            }
         compared = pipeline.stage(
             a=a.field,
             b=b.field,
@@ -87,9 +89,9 @@ class AddSubtract(Unit):
             sign_b=sign_b,
             # A zero's sign means nothing; it is not looked at further on either.
             either_zero=(a.field == 0) | (b.field == 0),
-            **(special if format.specials else {}),
+            **special,
         )
-        special = {name: getattr(compared, name) for name in special if format.specials}
+        special = carry(compared, special)
 
         # 2. Swap: the larger magnitude, its sign, and how far below it the other lies.
         swapped = pipeline.stage(
@@ -101,7 +103,7 @@ class AddSubtract(Unit):
             either_zero=compared.either_zero,
             **special,
         )
-        special = {name: getattr(swapped, name) for name in special}
+        special = carry(swapped, special)
 
         # 3. The Gaussian logarithm of the distance. Equal fields cancel, or both are empty.
         looked_up = self._gaussian.stages(
@@ -115,7 +117,7 @@ class AddSubtract(Unit):
             zero=(swapped.subtract | swapped.either_zero) & (swapped.d == 0),
             **special,
         )
-        special = {name: getattr(looked_up, name) for name in special}
+        special = carry(looked_up, special)
 
         # 4. Add to the larger logarithm or subtract from it, in one carry chain: to subtract, invert and carry one in.
         gaussian, subtract = looked_up.gaussian, looked_up.subtract

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import inspect
 import json
 import os
@@ -15,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlnstorch.cli import CommandError
+from xlnstorch.cli import CommandError, add_format_options, format_of
 
 if TYPE_CHECKING:
     import torch
@@ -88,17 +87,7 @@ def _parser(name: str, unit_class: type[Unit]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"lns verilog {name}", description=f"Write as Verilog: {summary}", allow_abbrev=False
     )
-    parser.add_argument(
-        "--format", default="lns16", metavar="NAME", help="a catalogue name or int_bits,frac_bits (default: lns16)"
-    )
-    parser.add_argument(
-        "--adder",
-        default="exact",
-        metavar="NAME",
-        help="exact, piecewise or mitchell, with parameters after a colon, as in piecewise:degree=2,error=0.5 "
-        "(default: exact)",
-    )
-    parser.add_argument("--specials", action="store_true", help="a format with infinities and NaN")
+    add_format_options(parser)
     parser.add_argument("--bus", metavar="NAME", help=f"{' or '.join(BUSES)} around the unit (default: none)")
     parser.add_argument("--depth", type=int, metavar="N", help="payloads in each FIFO of axi-lite (default: 16)")
     parser.add_argument("--name", metavar="TOP", help="of the top module (default: lns_ and the unit)")
@@ -150,13 +139,7 @@ _KINDS: dict[str, Callable[[str], object]] = {"int": int, "str": str, "torch.dty
 
 
 def _make_unit(unit_class: type[Unit], options: argparse.Namespace) -> Unit:
-    from xlnstorch.adders import named_adder
-    from xlnstorch.catalog import named_format
-
-    format = dataclasses.replace(
-        named_format(options.format), adder=named_adder(options.adder), specials=options.specials
-    )
-    return unit_class(format=format, **{key: getattr(options, key) for key in _parameters(unit_class)})
+    return unit_class(format=format_of(options), **{key: getattr(options, key) for key in _parameters(unit_class)})
 
 
 def _add_bus(unit: Unit, options: argparse.Namespace) -> Unit | AxiStream | AxiLite:

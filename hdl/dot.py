@@ -95,16 +95,11 @@ class DotProduct(SumUnit):
             Words, as many of each, at least one.
         channel : int
         """
-        layout, lanes, width = self.i.payload.shape(), self.lanes, self.format.width
-        starts = range(0, len(a), lanes)
-        payloads = []
-        for start in starts:
-            payload = channel << layout["channel"].offset | (start == starts[-1]) << layout["last"].offset
-            for name, words in (("a", a), ("b", b)):
-                for lane, word in enumerate(words[start : start + lanes]):
-                    payload |= word << layout[name].offset + lane * width
-            payloads.append(payload)
-        return payloads
+        beats = list(zip(self.split(a), self.split(b), strict=True))
+        return [
+            self.payload({"a": x, "b": y}, channel=channel, last=beat == len(beats))
+            for beat, (x, y) in enumerate(beats, start=1)
+        ]
 
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
         pairs = [(operands.a[lane], operands.b[lane]) for lane in range(self.lanes)]

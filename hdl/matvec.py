@@ -120,28 +120,20 @@ class MatrixVector(SumUnit):
 
     def pack_weights(self, weights: Sequence[Sequence[int]]) -> list[int]:
         """Return the payloads that load a matrix, for each row of words `lanes` at a time."""
+        load = list(self.operations).index("load")
         return [
-            self._payload("load", words, tile=tile, row=row)
+            self.payload({"x": words}, op=load, tile=tile, row=row)
             for row, all_words in enumerate(weights)
-            for tile, words in enumerate(self._split(all_words))
+            for tile, words in enumerate(self.split(all_words))
         ]
 
     def pack(self, x: Sequence[int], channel: int = 0) -> list[int]:
         """Return the payloads of the beats of a vector of words, at least one."""
-        parts = self._split(x)
+        multiply, parts = list(self.operations).index("multiply"), self.split(x)
         return [
-            self._payload("multiply", words, tile=tile, channel=channel, last=tile == len(parts) - 1)
+            self.payload({"x": words}, op=multiply, tile=tile, channel=channel, last=tile == len(parts) - 1)
             for tile, words in enumerate(parts)
         ]
-
-    def _split(self, words: Sequence[int]) -> list[Sequence[int]]:
-        return [words[start : start + self.lanes] for start in range(0, len(words), self.lanes)]
-
-    def _payload(self, operation: str, words: Sequence[int], **fields: int) -> int:
-        layout = self.i.payload.shape()
-        fields["op"] = list(self.operations).index(operation)
-        payload = sum(value << layout[name].offset for name, value in fields.items())
-        return payload | sum(word << layout["x"].offset + lane * self.format.width for lane, word in enumerate(words))
 
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
         load = operands.op

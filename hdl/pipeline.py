@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 
 from amaranth.hdl import Module, Shape, Signal, Value, ValueCastable
 from amaranth.lib import stream
 
-__all__ = ["Pipeline"]
+__all__ = ["Pipeline", "carry"]
 
 
 class Pipeline:
@@ -80,6 +81,11 @@ class Pipeline:
     def finish(self, payload, when: Value | int = 1) -> None:
         """Connect the last stage to the output stream; only where `when` does it bring a result."""
         self._m.d.comb += [self._o.valid.eq(_both(self.valid, when)), self._o.payload.eq(payload)]
+
+
+def carry(stage: SimpleNamespace, names: Iterable[str]) -> dict[str, Value]:
+    """Return registers of a stage by their names, to be registered once more."""
+    return {name: getattr(stage, name) for name in names}
 
 
 def _both(valid: Value, condition: Value | int) -> Value:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from xlnstorch.cli import CommandError, results_console
+from xlnstorch.cli import CommandError, add_format_options, format_of, results_console
 
 __all__ = ["Doctor", "Verify"]
 
@@ -42,17 +41,7 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             metavar="UNIT",
             help="such as add, with parameters after a colon, as in dot:lanes=2; a wrong name lists all (default: all)",
         )
-        parser.add_argument(
-            "--format", default="lns16", metavar="NAME", help="a catalogue name or int_bits,frac_bits (default: lns16)"
-        )
-        parser.add_argument(
-            "--adder",
-            default="exact",
-            metavar="NAME",
-            help="exact, piecewise or mitchell, with parameters after a colon, as in piecewise:degree=2,error=0.5 "
-            "(default: exact)",
-        )
-        parser.add_argument("--specials", action="store_true", help="a format with infinities and NaN")
+        add_format_options(parser)
         parser.add_argument(
             "--stimulus",
             action="append",
@@ -81,9 +70,6 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
 
     def run(self, args: argparse.Namespace) -> int:
         """Verify and report."""
-        from xlnstorch.adders import named_adder
-        from xlnstorch.catalog import named_format
-
         from .report import print_report
         from .verify import STIMULI, verify
 
@@ -91,9 +77,7 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             with _progress_bars() as progress:
                 report = verify(
                     list(dict.fromkeys(args.units)),
-                    dataclasses.replace(
-                        named_format(args.format), adder=named_adder(args.adder), specials=args.specials
-                    ),
+                    format_of(args),
                     stimuli=list(dict.fromkeys(args.stimulus)) if args.stimulus else STIMULI,
                     seed=args.seed,
                     vectors=args.vectors,

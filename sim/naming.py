@@ -8,6 +8,7 @@ import torch
 
 import hdl
 from xlnstorch.formats import LNSFormat
+from xlnstorch.parameters import split_parameters
 
 __all__ = ["named_unit"]
 
@@ -31,15 +32,7 @@ def named_unit(text: str, format: LNSFormat) -> hdl.Unit:
     if name not in hdl.UNITS:
         raise ValueError(f"unit must be one of {', '.join(hdl.UNITS)}, not {name!r}")
     known = [key for key in inspect.signature(hdl.UNITS[name]).parameters if key != "format"]
-    given = {}
-    for part in rest.split(",") if rest else ():
-        key, equals, value = part.partition("=")
-        if key not in known:
-            takes = f"takes {', '.join(known)}" if known else "takes no parameters"
-            raise ValueError(f"the unit {name} {takes}, not {key!r}")
-        if not equals or key in given:
-            raise ValueError(f"the parameter {key} of the unit {name} must be given once, as {key}=VALUE")
-        given[key] = _value(value)
+    given = {key: _value(value) for key, value in split_parameters(f"unit {name}", rest, known).items()}
     hdl.UNITS[name].check_format(format)
     return hdl.UNITS[name](format=format, **given)
 

@@ -137,7 +137,6 @@ def _named(unit: str | type[hdl.Unit] | hdl.Unit, format: LNSFormat) -> tuple[st
     if isinstance(unit, str):
         text, unit = unit, named_unit(unit, format)
     elif isinstance(unit, type):
-        unit.check_format(format)
         text, unit = unit.name, unit(format=format)
     else:
         text = None

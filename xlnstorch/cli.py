@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import importlib.metadata
 import os
 import signal
@@ -23,7 +24,9 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Command", "CommandError", "main", "results_console"]
+    from .formats import LNSFormat
+
+__all__ = ["Command", "CommandError", "add_format_options", "format_of", "main", "results_console"]
 
 
 class CommandError(Exception):
@@ -54,6 +57,29 @@ def results_console() -> Console:
 
     console = Results()
     return console if console.is_terminal else Results(width=200)
+
+
+def add_format_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a format of gates: ``--format``, ``--adder`` and ``--specials``."""
+    parser.add_argument(
+        "--format", default="lns16", metavar="NAME", help="a catalogue name or int_bits,frac_bits (default: lns16)"
+    )
+    parser.add_argument(
+        "--adder",
+        default="exact",
+        metavar="NAME",
+        help="exact, piecewise or mitchell, with parameters after a colon, as in piecewise:degree=2,error=0.5 "
+        "(default: exact)",
+    )
+    parser.add_argument("--specials", action="store_true", help="a format with infinities and NaN")
+
+
+def format_of(args: argparse.Namespace) -> LNSFormat:
+    """Return the format that these options name; a ValueError says what they accept."""
+    from .adders import named_adder
+    from .catalog import named_format
+
+    return dataclasses.replace(named_format(args.format), adder=named_adder(args.adder), specials=args.specials)
 
 
 def _parser() -> argparse.ArgumentParser:

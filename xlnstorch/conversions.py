@@ -58,9 +58,9 @@ def encode(format: LNSFormat, values: torch.Tensor) -> torch.Tensor:
     ValueError
         NaN, in a format that has no word for it.
     """
-    if not format.specials and values.dtype.is_floating_point and bool(torch.isnan(values).any()):
+    words, flags = encode_with_flags(format, values)
+    if "invalid" in flags and bool(flags["invalid"].any()):
         raise ValueError(f"{format} has no word for NaN; found one in the values to encode")
-    words, _ = encode_with_flags(format, values)
     return words
 
 

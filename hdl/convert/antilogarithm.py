@@ -12,9 +12,10 @@ from amaranth.hdl import Module, Signal, Value
 
 from xlnstorch.formats import LNSFormat
 
+from ..memories import check_rom
 from ..pipeline import Pipeline
 from .logarithm import MAX_TABLED_FRAC_BITS
-from .tables import Table, check_rom, floor_of_power
+from .tables import Table, floor_of_power
 
 __all__ = ["Antilogarithm", "TableAntilogarithm", "antilogarithm"]
 

@@ -13,7 +13,7 @@ from xlnstorch.checks import as_integer
 from xlnstorch.formats import LNSFormat
 
 from ..layouts import FlagsLayout, WordLayout, classify
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, carry
 from .antilogarithm import antilogarithm
 from .layouts import FixedLayout
 from .logarithm import MAX_TABLED_FRAC_BITS
@@ -222,14 +222,14 @@ class ToFixed(Converter):
             pipeline,
             value=stage.significand,
             distance=stage.distance,
-            **{name: getattr(stage, name) for name in names},
+            **carry(stage, names),
         )
 
         # 3. Round, half to even.
         up = stage.value[0] & (stage.inexact | stage.value[1])
         integer = Signal(width + 1)
         m.d.comb += integer.eq(stage.value[1:] + up)
-        kept = {name: getattr(stage, name) for name in names if name != "inexact"}
+        kept = carry(stage, [name for name in names if name != "inexact"])
         stage = pipeline.stage(integer=integer, **kept)
 
         # 4. The ends of the range.

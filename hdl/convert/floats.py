@@ -12,7 +12,7 @@ from xlnstorch import LNSTensor, conversions
 from xlnstorch.formats import LNSFormat
 
 from ..layouts import FlagsLayout, WordLayout, classify
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, carry
 from .antilogarithm import antilogarithm
 from .layouts import FLOATS, FloatLayout
 from .shifts import Denormalizer, Normalizer
@@ -200,7 +200,7 @@ class ToFloat(Converter):
             pipeline,
             value=stage.significand,
             distance=stage.distance,
-            **{name: getattr(stage, name) for name in names},
+            **carry(stage, names),
         )
 
         # 3. Round, half to even. A carry out of the significand is one for the exponent.
@@ -208,7 +208,7 @@ class ToFloat(Converter):
         magnitude = Signal(kind.width - 1)
         m.d.comb += magnitude.eq(Cat(stage.value[1:-1], stage.exponent) + up)
         stage = pipeline.stage(
-            magnitude=magnitude, **{name: getattr(stage, name) for name in names if name not in ("exponent", "inexact")}
+            magnitude=magnitude, **carry(stage, [name for name in names if name not in ("exponent", "inexact")])
         )
 
         # 4. What is no number, or not a finite one.

@@ -13,8 +13,9 @@ from amaranth.hdl import Cat, Const, Module, Signal, Value
 
 from xlnstorch.formats import LNSFormat
 
-from ..pipeline import Pipeline
-from .tables import Table, check_rom, floor_of_power
+from ..memories import check_rom
+from ..pipeline import Pipeline, carry
+from .tables import Table, floor_of_power
 
 __all__ = ["MAX_TABLED_FRAC_BITS", "Logarithm", "ThresholdLogarithm", "logarithm"]
 
@@ -113,7 +114,7 @@ class ThresholdLogarithm(Logarithm):
     def stages(self, m: Module, pipeline: Pipeline, *, significand: Value, **along: Value) -> SimpleNamespace:
         row, rest = significand[self.rest_bits :], significand[: self.rest_bits]
         stage = self.table.read(m, pipeline, row, row=row, **({"rest": rest} if self.rest_bits else {}), **along)
-        kept = {name: getattr(stage, name) for name in ["row", "correction", *along]}
+        kept = carry(stage, ["row", "correction", *along])
         above = Const(0, 1)
         if self.rest_bits:
             pieces = [slice(start, start + _PIECE) for start in range(0, self.rest_bits, _PIECE)]
@@ -124,11 +125,11 @@ class ThresholdLogarithm(Logarithm):
             if len(pieces) > 1:
                 for i in range(1, len(pieces)):
                     above = stage.greater[i] | (stage.equal[i] & above)
-                stage = pipeline.stage(above=above, **{name: getattr(stage, name) for name in kept})
+                stage = pipeline.stage(above=above, **carry(stage, kept))
                 above = stage.above
         log = Signal(self.format.frac_bits + 1)
         m.d.comb += log.eq(self._linear(stage.row) + stage.correction + above)
-        return pipeline.stage(log=log, **{name: getattr(stage, name) for name in along})
+        return pipeline.stage(log=log, **carry(stage, along))
 
 
 def logarithm(format: LNSFormat, bits: int, *, rom: str = "block") -> Logarithm:

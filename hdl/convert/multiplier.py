@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from amaranth.hdl import Module, Signal, Value
 
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, carry
 
 __all__ = ["Multiplier"]
 
@@ -60,18 +60,16 @@ class Multiplier:
         while len(stage.terms) > 1:
             terms = stage.terms
             sums = [x + y for x, y in zip(terms[::2], terms[1::2], strict=False)] + terms[len(terms) & ~1 :]
-            stage = self._stage(pipeline, sums, {name: getattr(stage, name) for name in along})
+            stage = self._stage(pipeline, sums, carry(stage, along))
         product = Signal(self._bits)
         (total,) = stage.terms
         m.d.comb += product.eq(total >> (self._drop - low) if self._drop > low else total << (low - self._drop))
-        return SimpleNamespace(product=product, **{name: getattr(stage, name) for name in along})
+        return SimpleNamespace(product=product, **carry(stage, along))
 
     def _stage(self, pipeline: Pipeline, terms: list[Value], along: dict[str, Value]) -> SimpleNamespace:
         names = [f"term_{i}" for i in range(len(terms))]
         stage = pipeline.stage(**dict(zip(names, terms, strict=True)), **along)
-        return SimpleNamespace(
-            terms=[getattr(stage, name) for name in names], **{name: getattr(stage, name) for name in along}
-        )
+        return SimpleNamespace(terms=[getattr(stage, name) for name in names], **carry(stage, along))
 
 
 def _pieces(bits: int) -> list[slice]:

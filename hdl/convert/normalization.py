@@ -11,7 +11,7 @@ from amaranth.hdl import Const, Module, Signal, Value
 from xlnstorch.formats import LNSFormat
 from xlnstorch.rounding import nearest_integer
 
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, carry
 from .closeness import closest_powers
 from .logarithm import Logarithm
 from .multiplier import Multiplier
@@ -136,14 +136,14 @@ class NormalizingLogarithm(Logarithm):
                 b=_extended(m, stage.below, _FACTOR),
                 difference=(stage.distance << (width - have)) - (stage.below << (width - reach - _FACTOR)),
                 total=stage.total + stage.log,
-                **{name: getattr(stage, name) for name in along},
+                **carry(stage, along),
             )
             closer = Signal(width - reach - _GAIN)
             m.d.comb += closer.eq(stage.difference - stage.product)
-            along = {name: getattr(stage, name) for name in along}
+            along = carry(stage, along)
             stage = pipeline.stage(distance=closer, total=stage.total, **along)
             distance, total = stage.distance, stage.total
-            along = {name: getattr(stage, name) for name in along}
+            along = carry(stage, along)
 
         rest = distance[:-_ADDRESS]
         stage = self._last.read(m, pipeline, distance[-_ADDRESS:], rest=rest, total=total, **along)
@@ -153,12 +153,12 @@ class NormalizingLogarithm(Logarithm):
             a=stage.rest,
             b=_extended(m, stage.slope, self._slope_places + 1),
             total=stage.total + stage.log,
-            **{name: getattr(stage, name) for name in along},
+            **carry(stage, along),
         )
         total = Signal(self.places + 1)
         m.d.comb += total.eq(stage.total + stage.product)
         log = total[self.places - self.format.frac_bits :]
-        return pipeline.stage(log=log, **{name: getattr(stage, name) for name in along})
+        return pipeline.stage(log=log, **carry(stage, along))
 
 
 def _extended(m: Module, value: Value, bits: int) -> Signal:

@@ -9,7 +9,7 @@ from amaranth.hdl import Module, Signal, Value
 
 from xlnstorch.formats import LNSFormat
 
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, carry
 from .antilogarithm import Antilogarithm
 from .closeness import check_frac_bits, closest_powers
 from .multiplier import Multiplier
@@ -100,16 +100,16 @@ class ProductAntilogarithm(Antilogarithm):
             factor = Signal(self.places - start)
             m.d.comb += factor.eq(factors.pop(start))
             waiting = {f"factor_{other}": value for other, value in factors.items()}
-            kept = {name: getattr(stage, name) for name in along}
+            kept = carry(stage, along)
             stage = multiplier.stages(m, pipeline, a=power[start:], b=factor, power=power, **waiting, **kept)
             product = Signal(self.places + 1)
             m.d.comb += product.eq(stage.power + stage.product)
-            kept = {name: getattr(stage, name) for name in [*waiting, *along]}
+            kept = carry(stage, [*waiting, *along])
             stage = pipeline.stage(power=product, **kept)
             factors = {other: getattr(stage, f"factor_{other}") for other in factors}
             power = stage.power
         significand = power[self.places - self.bits - self.nearest :]
-        kept = {name: getattr(stage, name) for name in along}
+        kept = carry(stage, along)
         if not self.nearest:
             return SimpleNamespace(significand=significand, **kept)
         return pipeline.stage(significand=(significand >> 1) + significand[0], **kept)

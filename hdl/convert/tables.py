@@ -11,19 +11,13 @@ from amaranth.utils import bits_for
 
 from xlnstorch.rounding import nearest_integer
 
+from ..memories import check_rom, rom_attributes
 from ..pipeline import Pipeline
 
-__all__ = ["Table", "check_rom", "floor_of_power"]
+__all__ = ["Table", "floor_of_power"]
 
 # A table of no more bits is cheaper in lookup tables than in a block RAM.
 _FEW_BITS = 1024
-
-
-def check_rom(rom: str) -> str:
-    """Return where tables are to be kept, if it is a place for them; else raise ValueError."""
-    if rom not in ("block", "luts"):
-        raise ValueError(f"rom must be 'block' or 'luts', not {rom!r}")
-    return rom
 
 
 def floor_of_power(numerator: int, frac_bits: int, bits: int) -> int:
@@ -79,8 +73,8 @@ class Table:
     def read(self, m: Module, pipeline: Pipeline, address: Value, **along: Value) -> SimpleNamespace:
         """Add the stages; return registers for each column, and those of `along`, by their names."""
         rows, width = self.rows, sum(self.widths.values())
-        style = "block" if self._rom == "block" and len(rows) * width > _FEW_BITS else "logic"
-        memory = Memory(shape=width, depth=max(2, len(rows)), init=rows, attrs={"rom_style": style})
+        attributes = rom_attributes(self._rom if len(rows) * width > _FEW_BITS else "luts")
+        memory = Memory(shape=width, depth=max(2, len(rows)), init=rows, attrs=attributes)
         m.submodules += memory
         port = memory.read_port()
         m.d.comb += [port.addr.eq(Cat(address)), port.en.eq(pipeline.advance)]

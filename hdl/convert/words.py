@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Module, Signal, Value, signed
 
 from xlnstorch.formats import LNSFormat
 
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, carry
 from ..unit import Unit
 from .closeness import check_frac_bits
 from .logarithm import logarithm
@@ -73,5 +73,5 @@ class WordUnit(Converter):
         field = Signal(signed(f + max(len(stage.whole), self.format.int_bits) + 2))
         carried = Signal(signed(len(field) - f))
         m.d.comb += [carried.eq(stage.whole + stage.log[f]), field.eq(Cat(stage.log[:f], carried).as_signed())]
-        added = pipeline.stage(field=field, **{name: getattr(stage, name) for name in special})
+        added = pipeline.stage(field=field, **carry(stage, special))
         return self.fitted(m, pipeline, **vars(added))

@@ -11,6 +11,7 @@ from amaranth.hdl import Module, Value
 from xlnstorch.adders import Adder
 from xlnstorch.formats import LNSFormat
 
+from ..memories import check_rom, rom_attributes
 from ..pipeline import Pipeline
 
 __all__ = ["GaussianDatapath", "datapath_of"]
@@ -39,15 +40,13 @@ class GaussianDatapath(ABC):
     latency: int
 
     def __init__(self, format: LNSFormat, *, rom: str = "block"):
-        if rom not in ("block", "luts"):
-            raise ValueError(f"rom must be 'block' or 'luts', not {rom!r}")
         self.format = format
-        self.rom = rom
+        self.rom = check_rom(rom)
 
     @property
     def memory_attributes(self) -> dict[str, str]:
         """What tells Yosys where to keep a memory."""
-        return {"rom_style": "block" if self.rom == "block" else "logic"}
+        return rom_attributes(self.rom)
 
     @abstractmethod
     def stages(

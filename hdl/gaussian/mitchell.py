@@ -11,7 +11,7 @@ from amaranth.utils import ceil_log2
 from xlnstorch.adders import Mitchell
 from xlnstorch.formats import LNSFormat
 
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, carry
 from .datapath import GaussianDatapath, datapath_of
 
 __all__ = ["MitchellDatapath"]
@@ -46,7 +46,7 @@ class MitchellDatapath(GaussianDatapath):
         one = 1 << bits
 
         def stage(before: SimpleNamespace, **values: Value) -> SimpleNamespace:
-            handed_on = {name: getattr(before, name) for name in ("subtract", "silent", *along)}
+            handed_on = carry(before, ("subtract", "silent", *along))
             return pipeline.stage(**{**handed_on, **values})
 
         # 1. What the argument p is the difference of; near the singularity, the upper half of the shift of x.

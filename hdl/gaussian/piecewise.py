@@ -10,10 +10,10 @@ from xlnstorch.adders import Piecewise
 from xlnstorch.adders.segments import Polynomials
 from xlnstorch.formats import LNSFormat
 
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, carry
 from .datapath import GaussianDatapath, datapath_of
 from .polynomials import Evaluation
-from .regions import Regions, carry
+from .regions import Regions
 
 __all__ = ["PiecewiseDatapath"]
 

@@ -11,7 +11,7 @@ from amaranth.utils import bits_for, ceil_log2
 
 from xlnstorch.adders.segments import Region, SegmentedGaussian
 
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, carry
 
 __all__ = ["Regions", "carry"]
 
@@ -158,8 +158,3 @@ def _leading_one(bits: Value) -> tuple[Value, Value]:
     half = 1 << ceil_log2(len(bits)) - 1
     (some_low, low), (some_high, high) = _leading_one(bits[:half]), _leading_one(bits[half:])
     return some_low | some_high, Cat(Mux(some_high, high, low), some_high)
-
-
-def carry(stage: SimpleNamespace, names: list[str]) -> dict[str, Value]:
-    """Return registers of a stage, to be registered once more."""
-    return {name: getattr(stage, name) for name in names}

@@ -10,7 +10,7 @@ from amaranth.lib.memory import Memory
 from xlnstorch.adders import GaussianTable
 from xlnstorch.formats import LNSFormat
 
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, carry
 from .datapath import GaussianDatapath
 
 __all__ = ["RomDatapath"]
@@ -70,7 +70,7 @@ class RomDatapath(GaussianDatapath):
         inverse = pipeline.stage(
             gaussian=gaussian ^ kept.subtract.replicate(len(gaussian)),
             subtract=kept.subtract,
-            **{name: getattr(kept, name) for name in along},
+            **carry(kept, along),
         )
         inverse.gaussian ^= inverse.subtract.replicate(len(gaussian))
         return inverse

@@ -12,7 +12,7 @@ from amaranth.lib.memory import Memory
 from xlnstorch import LogAccumulator
 from xlnstorch.formats import LNSFormat
 
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, carry
 from .datapath import SumDatapath, power_of_two_between, sum_datapath_of
 from .sequential import SequentialSum
 from .steps import LogSteps, gather, spoil
@@ -102,7 +102,7 @@ class TreeSum(SumDatapath):
         m.d.comb += first.as_value().eq(Mux(stage.second, read.data.as_value(), 0))
         stage = pipeline.stage(**vars(stage), first=first)
         total = gather(m, [steps.add(m, pipeline, stage.first[row], stage.sums[row]) for row in range(layout.length)])
-        moving = {name: getattr(stage, name) for name in moving}
+        moving = carry(stage, moving)
         return pipeline.delay(steps.addition_latency, **moving), total
 
 

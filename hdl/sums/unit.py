@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from amaranth.hdl import Module, ShapeLike, Signal, unsigned
@@ -80,6 +81,20 @@ class SumUnit(Unit):
     def channel_shape(self) -> ShapeLike:
         """Return the shape of a channel's number."""
         return unsigned((self.channels - 1).bit_length())
+
+    def split(self, words: Sequence[int]) -> list[Sequence[int]]:
+        """Return words, `lanes` at a time."""
+        return [words[start : start + self.lanes] for start in range(0, len(words), self.lanes)]
+
+    def payload(self, words: Mapping[str, Sequence[int]], **fields: int) -> int:
+        """Return the payload with these words in the lanes of its arrays, and with these other fields."""
+        layout, width = self.i.payload.shape(), self.format.width
+        lanes = (
+            word << layout[name].offset + lane * width
+            for name, given in words.items()
+            for lane, word in enumerate(given)
+        )
+        return sum(value << layout[name].offset for name, value in fields.items()) | sum(lanes)
 
     def pipeline(self, m: Module) -> Pipeline:
         return Pipeline(m, self.i, self.o, accept=self._accept)

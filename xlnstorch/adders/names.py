@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from ..parameters import split_parameters
 from .adder import Adder
 from .exact import Exact
 from .mitchell import Mitchell
@@ -34,13 +35,7 @@ def named_adder(text: str) -> Adder:
         raise ValueError(f"adder must be one of {', '.join(ADDERS)}, not {name!r}")
     fields = {field.name: field for field in dataclasses.fields(ADDERS[name])}
     parameters = {}
-    for part in rest.split(",") if rest else ():
-        key, equals, value = part.partition("=")
-        if key not in fields:
-            known = f"takes {', '.join(fields)}" if fields else "takes no parameters"
-            raise ValueError(f"the adder {name} {known}, not {key!r}")
-        if not equals or key in parameters:
-            raise ValueError(f"the parameter {key} of the adder {name} must be given once, as {key}=VALUE")
+    for key, value in split_parameters(f"adder {name}", rest, fields).items():
         kind = type(fields[key].default)
         try:
             parameters[key] = kind(value)
