@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -143,6 +144,8 @@ def _run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"lns {args.command}: {error}\n")
         return 2
     except KeyboardInterrupt:
+        # The process is about to end: that something was left unfinished, half a unit say, is no news.
+        warnings.simplefilter("ignore")
         sys.stderr.write(f"lns {args.command}: interrupted\n")
         return 130
 
