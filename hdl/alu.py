@@ -127,6 +127,16 @@ class ALU(Unit):
         width = max(_width(_values(member.unit).values()) for member in (self._product, *self._others))
         return {"result": unsigned(width), "flags": FlagsLayout()}
 
+    def used(self, operation: str) -> dict[str, int]:
+        none = dict.fromkeys(self.operands(), 0)
+        if operation == "mac":
+            return dict.fromkeys(none, self.format.width)
+        for member in (_Member.of(self._adder), self._product, *self._others):
+            if operation in member.operations:
+                inside = member.unit.used(list(member.unit.operations)[member.operations.index(operation)])
+                return {**none, **dict(zip(none, inside.values(), strict=False))}
+        raise KeyError(operation)
+
     def _is_added(self, unit: Unit) -> bool:
         """Whether a unit's result goes through the addition: a word that is there no later than a product."""
         return list(unit.results()) == ["word", "flags"] and unit.latency <= self._product.unit.latency

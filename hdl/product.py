@@ -25,6 +25,9 @@ class Product(Unit):
     operations = {"mul": lambda a, b: a * b, "div": lambda a, b: a / b, "square": lambda a, b: a.square()}
     latency = 1 + FITTING_STAGES
 
+    def used(self, operation: str) -> dict[str, int]:
+        return {**super().used(operation), **({"b": 0} if operation == "square" else {})}
+
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
         log_bits, divide, square = self.format.log_bits, operands.op[0], operands.op[1]
         a, b = operands.a, Signal(WordLayout(self.format))

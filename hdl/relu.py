@@ -34,6 +34,9 @@ class Relu(Unit):
     }
     latency = 1
 
+    def used(self, operation: str) -> dict[str, int]:
+        return {**super().used(operation), **({"b": 0} if operation == "relu" else {})}
+
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
         a, b = operands.a, operands.b
         of_a, of_b = classify(self.format, a), classify(self.format, b)

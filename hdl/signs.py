@@ -31,6 +31,9 @@ class Signs(Unit):
     operations = {"neg": lambda a, b: -a, "abs": lambda a, b: a.abs(), "copysign": torch.copysign}
     latency = 1
 
+    def used(self, operation: str) -> dict[str, int]:
+        return {**super().used(operation), **({} if operation == "copysign" else {"b": 0})}
+
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
         a, b = operands.a, operands.b
         of_a = classify(self.format, a)

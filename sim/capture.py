@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import threading
+import functools
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -77,14 +77,8 @@ class capture(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         where = f"{func} (backward)" if torch._C._current_autograd_node() is not None else str(func)
-        thread = threading.get_ident()
-
-        def record(operation: Operation) -> None:
-            # A dispatch mode is of one thread, the observers are of all.
-            if threading.get_ident() == thread:
-                self._record(where, operation)
-
-        with observing(record):
+        # A dispatch mode is of one thread.
+        with observing(functools.partial(self._record, where), this_thread=True):
             return func(*args, **(kwargs or {}))
 
     def _record(self, where: str, operation: Operation) -> None:

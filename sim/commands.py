@@ -30,6 +30,10 @@ fraction bits table is the distances next to powers of two, to whole octaves and
 the adder's reach, and, up to --vectors, those next to the starts of the adder's segments and
 random ones.
 
+--stimulus exhaustive is all operands that there are, up to 2**35, on all cores: all pairs of
+words of lns16 take minutes. What is done when it is interrupted is kept, and the same command
+goes on; a mismatch ends it.
+
 Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is missing;
 4 a build failed."""
 
@@ -47,7 +51,7 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             action="append",
             metavar="NAME",
             help="corners, random, table, near-cancelling, saturation, rounding or captured; may be repeated "
-            "(default: all)",
+            "(default: all these); or exhaustive: all operands, see below",
         )
         parser.add_argument(
             "--vectors",
@@ -60,6 +64,13 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             "--seed", type=int, default=0, metavar="N", help="of vectors, stalls and training (default: 0)"
         )
         parser.add_argument("--simulator", default="verilator", metavar="NAME", help="verilator (default) or icarus")
+        parser.add_argument(
+            "--runner",
+            default="cocotb",
+            metavar="NAME",
+            help="cocotb (default): with random stalls, resets and a count of clocks; batch: in C++, millions of "
+            "vectors a second, results only",
+        )
         parser.add_argument(
             "--waves",
             type=Path,
@@ -82,6 +93,7 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
                     seed=args.seed,
                     vectors=args.vectors,
                     simulator=args.simulator,
+                    runner=args.runner,
                     waves=args.waves,
                     progress=progress,
                 )

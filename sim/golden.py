@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -19,11 +19,12 @@ __all__ = ["evaluate", "evaluate_expression"]
 
 def evaluate_expression(
     expression: Callable, *operands: torch.Tensor, inner: tuple[int, ...] = ()
-) -> tuple[object, dict[str, torch.Tensor]]:
+) -> tuple[object, torch.Tensor]:
     """Return what an expression of tensors of shape ``(n, …)`` gives, and which flags its LNS operations raise.
 
-    The flags, of shape ``(n, *inner)``, are those raised by any operation on the way to an element. Where there are
-    more dimensions, n must be the largest, for its length tells which one it is.
+    The flags, in int64 of shape ``(n, *inner)`` with a bit for each of :data:`~xlnstorch.observe.FLAGS`, are those
+    raised by any operation on the way to an element. Where there are more dimensions, n must be the largest, for its
+    length tells which one it is.
     """
     rows = len(operands[0])
     bits = torch.zeros((rows, *inner), dtype=torch.int64)
@@ -33,11 +34,18 @@ def evaluate_expression(
         first = raised.shape.index(rows)
         kept = range(first, first + bits.ndim)
         elements = raised.movedim(tuple(kept), tuple(range(bits.ndim))).reshape(*bits.shape, -1)
-        bits.bitwise_or_(sum((elements >> bit & 1).amax(-1) << bit for bit in range(len(FLAGS))))
+        for column in elements.unbind(-1) if elements.shape[-1] <= len(FLAGS) else _any(elements):
+            bits.bitwise_or_(column)
 
-    with observing(collect):
+    with observing(collect, this_thread=True):
         result = expression(*operands)
-    return result, {flag: bits >> bit & 1 for bit, flag in enumerate(FLAGS)}
+    return result, bits
+
+
+def _any(elements: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield for each flag where any of the elements in the last dimension has it."""
+    for bit in range(len(FLAGS)):
+        yield (elements >> bit & 1).amax(-1) << bit
 
 
 def evaluate(unit: Unit, vectors: Vectors) -> dict[str, np.ndarray]:
@@ -56,6 +64,8 @@ def evaluate(unit: Unit, vectors: Vectors) -> dict[str, np.ndarray]:
         chosen = vectors.op == op
         if not chosen.any():
             continue
+        if chosen.all():  # without a copy
+            chosen = slice(None)
         operands = [payloads.tensor(layout, vectors.operands[name][chosen]) for name, layout in unit.operands().items()]
         _fill(unit, columns, chosen, *evaluate_expression(expression, *operands))
     return columns
@@ -93,7 +103,7 @@ def _empty(unit: Unit, count: int) -> dict[str, np.ndarray]:
     }
 
 
-def _fill(unit: Unit, columns: dict[str, np.ndarray], chosen: np.ndarray, result: object, flags: dict) -> None:
+def _fill(unit: Unit, columns: dict[str, np.ndarray], chosen: object, result: object, flags: torch.Tensor) -> None:
     """Put what an expression gave into the chosen rows."""
     layouts = unit.results()
     fields = dict(result) if isinstance(result, dict) else {next(iter(layouts)): result}

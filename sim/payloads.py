@@ -15,7 +15,19 @@ from hdl.convert import FixedLayout
 from hdl.layouts import FlagsLayout
 from xlnstorch.observe import FLAGS
 
-__all__ = ["dimensions", "element", "integers", "pack", "show", "tensor", "unpack", "width"]
+__all__ = [
+    "dimensions",
+    "element",
+    "from_rows",
+    "integer",
+    "integers",
+    "pack",
+    "show",
+    "tensor",
+    "to_rows",
+    "unpack",
+    "width",
+]
 
 
 def dimensions(layout: ShapeLike) -> tuple[int, ...]:
@@ -70,6 +82,61 @@ def _split(layout: ShapeLike, bits: int) -> Any:
     return [_split(layout.elem_shape, bits >> index * step) for index in range(layout.length)]
 
 
+def to_rows(layout: data.StructLayout, columns: Mapping[str, np.ndarray], count: int) -> np.ndarray:
+    """Return the same payloads as :func:`pack`, as rows of words of 64 bits, the lowest first.
+
+    Parameters
+    ----------
+    layout : StructLayout
+    columns : mapping of str to ndarray of int64
+    count : int
+        How many payloads there are.
+
+    Returns
+    -------
+    ndarray of uint64, of shape ``(count, words)``
+    """
+    rows = np.zeros((count, -(-width(layout) // 64)), dtype=np.uint64)
+    for name, values in columns.items():
+        bits = values.astype(np.int64, copy=False).view(np.uint64).reshape(count, -1)
+        for index, (place, size) in enumerate(_places(layout[name].shape, layout[name].offset)):
+            column = bits[:, index] if size == 64 else bits[:, index] & np.uint64((1 << size) - 1)
+            word, shift = divmod(place, 64)
+            rows[:, word] |= column << np.uint64(shift)
+            if shift + size > 64:
+                rows[:, word + 1] |= column >> np.uint64(64 - shift)
+    return rows
+
+
+def integer(row: np.ndarray) -> int:
+    """Return one of such rows as one integer, as :func:`pack` does."""
+    return int.from_bytes(row.astype("<u8").tobytes(), "little")
+
+
+def from_rows(layout: data.StructLayout, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the bits of each field, in int64, of payloads that are rows of words: what :func:`to_rows` was given."""
+    columns = {}
+    for name, field in layout:
+        bits = []
+        for place, size in _places(field.shape, field.offset):
+            word, shift = divmod(place, 64)
+            column = rows[:, word] >> np.uint64(shift)
+            if shift + size > 64:
+                column = column | rows[:, word + 1] << np.uint64(64 - shift)
+            bits.append(column if size == 64 else column & np.uint64((1 << size) - 1))
+        shape = (len(rows), *dimensions(field.shape))
+        columns[name] = (np.stack(bits, 1) if bits else np.zeros(shape, np.uint64)).view(np.int64).reshape(shape)
+    return columns
+
+
+def _places(layout: ShapeLike, offset: int) -> list[tuple[int, int]]:
+    """Return offset and width of a field, or of all elements of an array, the first index being the slowest."""
+    if not isinstance(layout, data.ArrayLayout):
+        return [(offset, width(layout))] if width(layout) else []
+    step = width(layout.elem_shape)
+    return [place for index in range(layout.length) for place in _places(layout.elem_shape, offset + index * step)]
+
+
 def tensor(layout: ShapeLike, values: np.ndarray) -> torch.Tensor:
     """Return the numbers that a field's bits, of any shape, stand for: what a unit's golden function takes."""
     layout = element(layout)
@@ -79,9 +146,9 @@ def tensor(layout: ShapeLike, values: np.ndarray) -> torch.Tensor:
 
 
 def integers(layout: ShapeLike, result: torch.Tensor | Mapping[str, torch.Tensor]) -> np.ndarray:
-    """Return the bits of a field, in int64, of what a golden function gave for it."""
+    """Return the bits of a field, in int64, of what a golden function gave for it; flags may be bits already."""
     layout = element(layout)
-    if isinstance(layout, FlagsLayout):
+    if isinstance(layout, FlagsLayout) and isinstance(result, Mapping):
         return sum(raised.to(torch.int64) << FLAGS.index(flag) for flag, raised in result.items()).numpy()
     if hasattr(layout, "integers"):
         return layout.integers(result)

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from xlnstorch.accumulators import LogAccumulator
+
 from .results import Counterexample, Field, Report
 
 __all__ = ["print_report"]
@@ -37,8 +39,9 @@ def print_report(report: Report, console: Console) -> None:
         console.print(escape(describe(report.counterexamples[0])), soft_wrap=True, highlight=False)
     vectors = sum(result.vectors for result in report.results)
     first = report.results[0]
+    sums = "" if first.accumulator == LogAccumulator().name else f", {first.accumulator} accumulator"
     specials = ", infinities and NaN" if first.specials else ""
-    how = f"{escape(first.adder)} adder{specials}, {first.level} in {first.simulator}, seed {report.seed}"
+    how = escape(f"{first.adder} adder{sums}{specials}, {first.level} in {first.simulator}, seed {report.seed}")
     if report.passed:
         console.print(f"\n[green]passed[/green]: {vectors:,} results equal the golden model bit for bit ({how})")
         if report.not_replayed:
@@ -53,14 +56,15 @@ def print_report(report: Report, console: Console) -> None:
 def describe(example: Counterexample) -> str:
     """Return a counterexample as lines of text."""
     source = f", from {example.source}" if example.source else ""
-    got = "unknown bits" if example.got is None else _result(example.got)
+    nothing = "nothing, it never came" if example.cycle is None else "unknown bits"
+    got = nothing if example.got is None else _result(example.got)
     lines = {
         "unit": f"{example.unit}, {example.format}, operation {example.operation}",
         "stimulus": f"{example.stimulus}, vector {example.index}{source}",
         **{name: _number(field.width, field.bits, field.value) for name, field in example.operands.items()},
         "expected": _result(example.expected),
         "got": got,
-        "cycle": example.cycle,
+        **({} if example.cycle is None else {"cycle": example.cycle}),
         "seed": example.seed,
         "again": example.command,
     }

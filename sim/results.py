@@ -15,18 +15,22 @@ class Result:
     unit: str
     format: str
     adder: str
+    accumulator: str
     specials: bool
     level: str
     simulator: str
+    runner: str
     stimulus: str
     vectors: int
     mismatches: int
     seconds: float
+    #: How many of the vectors were compared by an earlier run that was interrupted.
+    earlier: int = 0
 
     @property
     def rate(self) -> float:
         """Vectors a second, in the simulator."""
-        return self.vectors / self.seconds if self.seconds else 0.0
+        return (self.vectors - self.earlier) / self.seconds if self.seconds else 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +54,10 @@ class Field:
 
 @dataclasses.dataclass(frozen=True)
 class Counterexample:
-    """The first vector on which a unit and the golden model differ; ``got`` is None if there are unknown bits in it."""
+    """The first vector on which a unit and the golden model differ.
+
+    ``got`` is None if there are unknown bits in it, or it never came; ``cycle`` is None where nobody counts them.
+    """
 
     unit: str
     format: str
@@ -61,7 +68,7 @@ class Counterexample:
     operands: dict[str, Field]
     expected: dict[str, Field]
     got: dict[str, Field] | None
-    cycle: int
+    cycle: int | None
     seed: int
     command: str
 

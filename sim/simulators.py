@@ -146,13 +146,12 @@ class Simulator:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as aside:
             source = Path(aside, f"{TOP}.v")
             source.write_text(verilog)
-            runtime = cache_folder() / "runtime" / self.digest("", waves)
+            runtime = cache_folder() / "runtime" / self.runtime_digest(waves)
             for file in (file for pattern in self.runtime_objects for file in runtime.glob(pattern)):
                 # Their rules depend on a makefile that is about to be written: date them after it.
                 os.utime(shutil.copy(file, aside), times=(time.time() + 3600,) * 2)
-            job = {"sources": [str(source)], "waves": waves, "args": list(self.build_args)}
             log = Path(aside, "build.log")
-            status = self._child("build", job, Path(aside), log, poll=poll)
+            status = self._compile(source, waves, log, poll)
             if status != 0:
                 hints = [f"\n{name} is set, to {os.environ[name]!r}" for name in self.variables if os.environ.get(name)]
                 raise BuildFailed(f"{self.name} could not compile the gates:\n{_tail(log)}{''.join(hints)}")
@@ -161,6 +160,15 @@ class Simulator:
             _rename(Path(aside), folder, self.executable)
             os.makedirs(aside, exist_ok=True)  # for TemporaryDirectory to remove
         return folder
+
+    def runtime_digest(self, waves: str | None) -> str:
+        """Return what identifies the objects that are the same for all gates."""
+        return self.digest("", waves)
+
+    def _compile(self, source: Path, waves: str | None, log: Path, poll: Callable[[], None] | None) -> int:
+        """Compile a file in its folder; return the status of the compiler."""
+        job = {"sources": [str(source)], "waves": waves, "args": list(self.build_args)}
+        return self._cocotb("build", job, source.parent, log, poll=poll)
 
     def _keep_runtime(self, build: Path, runtime: Path) -> None:
         """Keep the objects of `build` that are the same for all gates, so that the next build need not compile them."""
@@ -196,7 +204,7 @@ class Simulator:
             "build": str(build),
             "wave_file": str(self._wave_file(folder)),
         }
-        status = self._child("test", job, folder, log, environment, poll)
+        status = self._cocotb("test", job, folder, log, environment, poll)
         if status != 0 or not (folder / RESULT).is_file():
             raise BuildFailed(f"{self.name} stopped with status {status} and without a result:\n{_tail(log)}")
         if waves is not None:
@@ -206,22 +214,24 @@ class Simulator:
         """Return where the simulator writes its waves when it runs in `folder`."""
         raise NotImplementedError
 
-    def _child(self, action, job, folder: Path, log: Path, environment=None, poll=None) -> int:
+    def _cocotb(self, action, job, folder: Path, log: Path, environment=None, poll=None) -> int:
         # A process of its own: cocotb's runner works on the environment, the current folder and standard output.
         job_file = folder / f"{action}.json"
         job_file.write_text(
             json.dumps({**job, "action": action, "simulator": self.name, "top": TOP, "folder": str(folder)})
         )
+        return self._child([sys.executable, "-m", "sim._child", str(job_file)], folder, log, environment, poll)
+
+    def _child(self, command: list[str], folder: Path, log: Path, environment=None, poll=None) -> int:
         # The user's own settings of cocotb, a test filter say, are not for this bench.
         inherited = {k: v for k, v in self.environment().items() if not k.startswith(("COCOTB_", "GPI_", "PYGPI_"))}
-        child_environment = {**inherited, **(environment or {})}
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "sim._child", str(job_file)],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env=child_environment,
+                env={**inherited, **(environment or {})},
                 cwd=folder,
                 start_new_session=True,
             )

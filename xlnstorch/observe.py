@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,17 +47,19 @@ class Operation(NamedTuple):
     flags: torch.Tensor
 
 
-_observers: list[Callable[[Operation], None]] = []
+# With the thread whose operations they are to see, or None.
+_observers: list[tuple[Callable[[Operation], None], int | None]] = []
 
 
 @contextlib.contextmanager
-def observing(observer: Callable[[Operation], None]) -> Iterator[None]:
-    """Call `observer` with each LNS operation computed inside the block, in any thread."""
-    _observers.append(observer)
+def observing(observer: Callable[[Operation], None], *, this_thread: bool = False) -> Iterator[None]:
+    """Call `observer` with each LNS operation computed inside the block, in any thread, or only in this one."""
+    entry = (observer, threading.get_ident() if this_thread else None)
+    _observers.append(entry)
     try:
         yield
     finally:
-        _observers.remove(observer)
+        _observers.remove(entry)
 
 
 def report(
@@ -69,8 +72,9 @@ def report(
     for flag, raised in flags.items():
         bits |= raised.to(torch.int64) << FLAGS.index(flag)
     operation = Operation(name, format, tuple(x.broadcast_to(result.shape) for x in operands), result, bits)
-    for observer in tuple(_observers):
-        observer(operation)
+    for observer, thread in tuple(_observers):
+        if thread in (None, threading.get_ident()):
+            observer(operation)
 
 
 @dataclasses.dataclass

@@ -1,0 +1,293 @@
+"""Every operand that a unit can have: gates against golden model on all cores, in blocks that outlast an interrupt."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import itertools
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import hdl
+import xlnstorch
+from hdl.unit import Unit
+from xlnstorch.cache import cache_folder
+
+from . import golden, payloads
+from .batch import Batch
+from .sequences import is_sequential
+from .stimulus import Vectors
+
+__all__ = ["Found", "Space", "verify_space"]
+
+#: The most vectors there may be: about an hour of two cores.
+MAX_VECTORS = 1 << 35
+# What is kept when a run is interrupted: a fraction of a second of work.
+_BLOCK = 1 << 22
+# What the golden model gets at once: its intermediate results fit into a core's cache.
+_CHUNK = 1 << 16
+_SAVE_SECONDS = 5.0
+
+
+class Space:
+    """All operands of all operations of a unit, in order.
+
+    An operand that an operation does not use (:meth:`hdl.Unit.used`) is noise.
+
+    Parameters
+    ----------
+    unit : Unit
+
+    Raises
+    ------
+    ValueError
+        There are more than :data:`MAX_VECTORS`, or the unit sums several payloads, of which there is no end.
+    """
+
+    def __init__(self, unit: Unit):
+        self.unit = unit
+        if is_sequential(unit):
+            raise ValueError(f"{unit.name} sums any number of payloads, so no stimulus of it is exhaustive")
+        self._used = [unit.used(operation) for operation in unit.operations]
+        sizes = [1 << sum(used.values()) for used in self._used]
+        #: Where the vectors of each operation begin, and at the end how many there are in all.
+        self.starts = [0, *itertools.accumulate(sizes)]
+        if len(self) > MAX_VECTORS:
+            largest = max(self._used, key=lambda used: sum(used.values()))
+            name = list(unit.operations)[self._used.index(largest)]
+            raise ValueError(
+                f"exhaustive takes at most 2**{MAX_VECTORS.bit_length() - 1} vectors, but the operands of {name} of "
+                f"{unit.name} have {sum(largest.values())} bits"
+            )
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def chunks(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield pieces of a range of indices, begin and end, each within one operation."""
+        edges = [*range(first, end, _CHUNK), end, *(start for start in self.starts if first < start < end)]
+        return itertools.pairwise(sorted(set(edges)))
+
+    def vectors(self, first: int, end: int) -> Vectors:
+        """Return the vectors of a range of indices within one operation."""
+        op = int(np.searchsorted(self.starts, first, side="right")) - 1
+        index = np.arange(first - self.starts[op], end - self.starts[op], dtype=np.int64)
+        noise = (index * 0x2545F4914F6CDD1D) ^ 0x1B873593
+        operands, place = {}, 0
+        # The first operand is the slowest, as one would write the loops.
+        for name, layout in reversed(self.unit.operands().items()):
+            bits, used = payloads.width(layout), self._used[op].get(name, 0)
+            above = noise >> (63 - (bits - used)) if bits > used else 0
+            operands[name] = (index >> place & ((1 << used) - 1)) | (above & ((1 << (bits - used)) - 1)) << used
+            place += used
+        names = self.unit.operands()
+        return Vectors(np.full(len(index), op), {name: operands[name] for name in names})
+
+
+@dataclasses.dataclass
+class Found:
+    """What a run over a space found.
+
+    Attributes
+    ----------
+    vectors, earlier : int
+        How many were compared, and how many of them by an earlier run that was interrupted.
+    mismatches : int
+        At the first block with any, the run ends.
+    first : tuple or None
+        Of the first mismatch: its index, its vectors, the payload expected, and the one that came, None if none did.
+    problems : list of str
+    seconds : float
+    """
+
+    vectors: int = 0
+    earlier: int = 0
+    mismatches: int = 0
+    first: tuple[int, Vectors, int, int | None] | None = None
+    problems: list[str] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
+
+
+def verify_space(
+    unit: Unit,
+    verilog: str,
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    cores: int | None = None,
+    block: int = _BLOCK,
+) -> Found:
+    """Compare gates with the golden model on all operands that there are.
+
+    Parameters
+    ----------
+    unit : Unit
+    verilog : str
+        Its gates.
+    progress : callable
+        Called with how many are done and how many there are; 0 and 0 while the gates are compiled. What it raises
+        ends the run, whose finished blocks are kept: the same call goes on with the others.
+    cores : int, optional
+        How many threads work; by default as many as this process may use.
+    block : int
+        How many vectors are kept or lost together.
+
+    Raises
+    ------
+    ValueError
+        From :class:`Space`.
+    ToolMissing, BuildFailed
+    """
+    space = Space(unit)
+    total = len(space)
+    cores = cores or len(os.sched_getaffinity(0))
+    blocks = range(-(-total // block))
+    record = _Record(unit, verilog, block)
+    found = Found()
+    todo = iter([number for number in blocks if number not in record.done])
+    found.earlier = found.vectors = sum(_size(number, block, total) for number in record.done)
+    stopped, lock = threading.Event(), threading.Lock()
+
+    def work(batch: Batch) -> None:
+        torch.set_num_threads(1)  # the cores are taken by threads like this one
+        with batch:
+            while not stopped.is_set():
+                with lock:
+                    number = next(todo, None)
+                if number is None:
+                    return
+                part = _compare(space, batch, number * block, min(total, (number + 1) * block), stopped)
+                with lock:
+                    _merge(found, part)
+                    if part.mismatches or part.problems:
+                        stopped.set()
+                    elif part.vectors == _size(number, block, total):
+                        record.add(number)
+
+    torch_threads = torch.get_num_threads()
+    gates = [Batch(unit, verilog, expected=total, poll=lambda: progress(0, 0)) for _ in range(min(cores, len(blocks)))]
+    start = time.monotonic()
+    try:
+        with ThreadPoolExecutor(max_workers=len(gates)) as pool:
+            futures = [pool.submit(work, batch) for batch in gates]
+            try:
+                while not all(future.done() for future in futures):
+                    progress(found.vectors, total)
+                    time.sleep(0.1)
+            finally:
+                stopped.set()
+            for future in futures:
+                future.result()
+        if not found.mismatches and not found.problems:
+            record.delete()  # so that the next run does all of it again
+    finally:
+        torch.set_num_threads(torch_threads)
+        record.save()
+    found.seconds = time.monotonic() - start
+    return found
+
+
+def _size(number: int, block: int, total: int) -> int:
+    return min(total, (number + 1) * block) - number * block
+
+
+def _compare(space: Space, batch: Batch, first: int, end: int, stopped: threading.Event) -> Found:
+    """Compare one block; up to a mismatch, or a problem, or until all work has `stopped`."""
+    found, unit = Found(), space.unit
+    for begin, until in space.chunks(first, end):
+        if stopped.is_set():
+            break
+        vectors = space.vectors(begin, until)
+        op = {"op": vectors.op} if len(unit.operations) > 1 else {}
+        expected = payloads.to_rows(unit.o.payload.shape(), golden.evaluate(unit, vectors), len(vectors))
+        rows = payloads.to_rows(unit.i.payload.shape(), {**vectors.operands, **op}, len(vectors))
+        # A block begins with stalls; what is left of it shows that the unit takes a payload in every clock.
+        stalls = 1 + begin if begin == first else 0
+        outcome = batch.run(rows, stalls=stalls, drain=begin == first)
+        wrong = np.flatnonzero((outcome.rows != expected).any(1) | ~outcome.came)
+        found.vectors += len(vectors)
+        found.mismatches += len(wrong)
+        if outcome.unasked:
+            found.problems.append(f"{outcome.unasked} results came that no operands had asked for")
+        if not outcome.came.all():
+            found.problems.append(f"it stopped: {int((~outcome.came).sum())} of {len(vectors)} results never came")
+        elif not stalls and outcome.clocks > len(vectors) // batch.lanes + unit.latency + 8:
+            found.problems.append(
+                f"it took {outcome.clocks} clocks for {-(-len(vectors) // batch.lanes)} operands that were offered "
+                "in every clock"
+            )
+        if len(wrong):
+            at = int(wrong[0])
+            one = Vectors(vectors.op[at : at + 1], {name: bits[at : at + 1] for name, bits in vectors.operands.items()})
+            got = payloads.integer(outcome.rows[at]) if outcome.came[at] else None
+            found.first = (begin + at, one, payloads.integer(expected[at]), got)
+        if len(wrong) or found.problems:
+            break
+    return found
+
+
+def _merge(found: Found, part: Found) -> None:
+    found.vectors += part.vectors
+    found.mismatches += part.mismatches
+    found.problems += [problem for problem in part.problems if problem not in found.problems]
+    if part.first and (found.first is None or part.first[0] < found.first[0]):
+        found.first = part.first
+
+
+class _Record:
+    """Which blocks are done, in a file, by a digest of all that decides about them."""
+
+    def __init__(self, unit: Unit, verilog: str, block: int):
+        self._path = cache_folder() / "exhaustive" / f"{_digest(unit, verilog, block)}.json"
+        self._saved = time.monotonic()
+        self._deleted = False
+        try:
+            self.done = set(json.loads(self._path.read_text()))
+        except (OSError, ValueError):
+            self.done = set()
+
+    def add(self, number: int) -> None:
+        self.done.add(number)
+        if time.monotonic() - self._saved > _SAVE_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        self._saved = time.monotonic()
+        if self._deleted or not self.done:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        aside = self._path.with_suffix(f".{os.getpid()}")
+        aside.write_text(json.dumps(sorted(self.done)))
+        aside.replace(self._path)
+
+    def delete(self) -> None:
+        self._deleted = True
+        self._path.unlink(missing_ok=True)
+
+
+def _digest(unit: Unit, verilog: str, block: int) -> str:
+    """Return what identifies gates, golden model and bench: another of either, and nothing has been done yet."""
+    files = {Path(source) for kind in type(unit).__mro__ if (source := _source_of(kind))}
+    for package in (hdl, xlnstorch):
+        files |= set(Path(package.__file__).parent.rglob("*.py"))
+    files |= set(Path(__file__).parent.glob("*.[cp]*"))
+    digest = hashlib.sha256(json.dumps([verilog, repr(unit.format), block]).encode())
+    for file in sorted(files):
+        if file.is_file():
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:32]
+
+
+def _source_of(kind: type) -> str | None:
+    try:
+        return inspect.getsourcefile(kind)
+    except TypeError:  # built in
+        return None
