@@ -22,7 +22,7 @@ __all__ = ["Batch", "Outcome"]
 
 _SOURCE = Path(__file__).with_suffix(".cpp")
 # From about here on, the time that -O3 and more lanes save in the simulation is more than they take to compile.
-_MANY = 10_000_000
+_MANY = 1 << 27
 # More share what Verilator does once a clock among them, but 32 are no faster, and take three times as long to compile.
 _LANES = 8
 # Clocks without a payload taken or a result come, after which a unit has stopped, and in which nothing more may come.

@@ -8,7 +8,7 @@ from amaranth.lib import data
 
 from hdl.convert import FixedLayout, FloatLayout
 from hdl.layouts import FlagsLayout, WordLayout
-from sim.payloads import dimensions, element, integers, pack, show, tensor, unpack, width
+from sim.payloads import dimensions, element, from_rows, integer, integers, pack, show, tensor, to_rows, unpack, width
 from xlnstorch import LNSFormat, lns8, lns16
 
 WORDS = data.ArrayLayout(data.ArrayLayout(WordLayout(lns16), 3), 2)
@@ -80,3 +80,26 @@ def test_bits_are_tensors_and_back():
 )
 def test_bits_are_shown_as_what_they_mean(layout, bits, value):
     assert show(layout, bits) == value
+
+
+WIDE = data.StructLayout(
+    {"x": unsigned(62), "a": FixedLayout(64, 0), "b": unsigned(1), "words": WORDS, "op": unsigned(0)}
+)
+
+
+@pytest.mark.parametrize("layout", [LAYOUT, WIDE, data.StructLayout({"a": WordLayout(lns8)})])
+def test_rows_are_the_payloads_and_back(layout):
+    rng = np.random.default_rng(0)
+    columns = {
+        name: rng.integers(-(1 << 63), 1 << 63, (50, *dimensions(field.shape)))
+        >> 64 - max(1, width(element(field.shape)))
+        for name, field in layout
+    }
+    rows = to_rows(layout, columns, 50)
+    assert rows.shape == (50, -(-width(layout) // 64))
+    assert [integer(row) for row in rows] == pack(layout, columns)
+    back = from_rows(layout, rows)
+    assert list(back) == [name for name, _ in layout]
+    for name, bits in columns.items():
+        size = width(element(layout[name].shape))
+        assert np.array_equal(back[name], bits & ((1 << size) - 1) if size < 64 else bits)
