@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import SimpleNamespace
 
 import numpy as np
@@ -33,10 +34,17 @@ class WordLayout(data.StructLayout):
 
 
 class FlagsLayout(data.StructLayout):
-    """One bit for each status flag, in the order of :data:`xlnstorch.observe.FLAGS`."""
+    """One bit for each status flag, in the order of :data:`xlnstorch.observe.FLAGS`.
 
-    def __init__(self):
+    Parameters
+    ----------
+    names : collection of str
+        The flags that a unit has, by default all; the others are zero, whatever the golden model says.
+    """
+
+    def __init__(self, names: Collection[str] = FLAGS):
         super().__init__({flag: unsigned(1) for flag in FLAGS})
+        self.mask = sum(1 << FLAGS.index(name) for name in names)
 
 
 def classify(format: LNSFormat, word: data.View) -> SimpleNamespace:

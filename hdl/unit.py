@@ -50,6 +50,11 @@ class Unit(wiring.Component):
     latency : int
         Clocks from the acceptance of operands to the result, while nothing stalls; where it depends on the format, a
         property of the instance.
+    steady : bool
+        Whether the latency is always just this and operands are taken in every clock, as it is by default; if not, the
+        latency is the longest.
+    sources : str
+        Verilog of the modules that are instances in it and nothing of Amaranth's, empty by default.
 
     Raises
     ------
@@ -60,6 +65,8 @@ class Unit(wiring.Component):
     name: ClassVar[str]
     operations: ClassVar[dict[str, Callable]]
     latency: ClassVar[int]
+    steady: ClassVar[bool] = True
+    sources: ClassVar[str] = ""
 
     def __init__(self, *, format: LNSFormat):
         if not hasattr(self, "operations"):

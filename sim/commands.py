@@ -11,6 +11,8 @@ from pathlib import Path
 
 from xlnstorch.cli import CommandError, add_format_options, format_of, results_console
 
+from .dut_options import add_dut_options, dut_of
+
 __all__ = ["Doctor", "Verify"]
 
 
@@ -78,6 +80,7 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             help="write waves, .vcd with verilator, .fst with icarus; one file a unit if there are several",
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+        add_dut_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Verify and report."""
@@ -85,10 +88,12 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
         from .verify import STIMULI, verify
 
         try:
+            format = format_of(args)
+            dut = dut_of(args, format)
             with _progress_bars() as progress:
                 report = verify(
-                    list(dict.fromkeys(args.units)),
-                    format_of(args),
+                    [*dict.fromkeys(args.units), *([dut] if dut else [])],
+                    format,
                     stimuli=list(dict.fromkeys(args.stimulus)) if args.stimulus else STIMULI,
                     seed=args.seed,
                     vectors=args.vectors,

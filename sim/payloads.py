@@ -148,8 +148,10 @@ def tensor(layout: ShapeLike, values: np.ndarray) -> torch.Tensor:
 def integers(layout: ShapeLike, result: torch.Tensor | Mapping[str, torch.Tensor]) -> np.ndarray:
     """Return the bits of a field, in int64, of what a golden function gave for it; flags may be bits already."""
     layout = element(layout)
-    if isinstance(layout, FlagsLayout) and isinstance(result, Mapping):
-        return sum(raised.to(torch.int64) << FLAGS.index(flag) for flag, raised in result.items()).numpy()
+    if isinstance(layout, FlagsLayout):
+        if isinstance(result, Mapping):
+            result = sum(raised.to(torch.int64) << FLAGS.index(flag) for flag, raised in result.items())
+        return result.to(torch.int64).numpy() & layout.mask
     if hasattr(layout, "integers"):
         return layout.integers(result)
     return result.to(torch.int64).numpy() & ((1 << width(layout)) - 1)

@@ -153,11 +153,12 @@ class BenchRun(Run):
             sent, expected = self._sent(segment), self._expected(segment)
             job["payloads"] += sent
             job["completes"] += segment.completes.tolist()
-            job["waits"] += [segment.waits] * len(sent)
+            job["waits"] += [segment.waits or not self.unit.steady] * len(sent)
             job["expected"] += expected
             job["segments"].append([segment.stimulus, len(expected)])
         width = payloads.width(self.unit.i.payload.shape())
-        return {"seed": self.seed, "width": width, "latency": self.unit.latency, **job}
+        timing = {"latency": self.unit.latency, "steady": self.unit.steady}
+        return {"seed": self.seed, "width": width, **timing, **job}
 
     def _sent(self, segment: Segment) -> list[int]:
         return payloads.pack(self.unit.i.payload.shape(), self.sent_columns(segment.vectors))

@@ -79,5 +79,5 @@ def make_segment(stimulus: str, unit: Unit, seed: int, count: int, trace: captur
 
     expected = {next(iter(unit.results())): np.concatenate([record.result for record in records])}
     if "flags" in unit.results():
-        expected["flags"] = np.concatenate([record.flags for record in records])
+        expected["flags"] = np.concatenate([record.flags for record in records]) & unit.results()["flags"].mask
     return Segment(stimulus, Vectors(np.repeat(np.arange(len(records)), lengths), operands), expected, source)

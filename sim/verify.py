@@ -126,7 +126,8 @@ def verify(
     runs = []
     for text, unit, names in plan:
         given = {"name": text or unit.name, "unit": unit, "simulator": chosen, "seed": seed}
-        given["command"] = _command(None if own_trace else text, unit.format, options)
+        words = [text] if text else getattr(unit, "arguments", ())
+        given["command"] = _command(() if own_trace else words, unit.format, options)
         if others := [name for name in names if name != EXHAUSTIVE]:
             make = functools.partial(make_segment, unit=unit, seed=seed, count=vectors, trace=trace)
             where = _waves_of(waves, text or unit.name, len(plan))
@@ -173,11 +174,11 @@ def _waves_of(waves: Path | None, name: str, units: int) -> Path | None:
     return waves.with_suffix(f".{name}{waves.suffix}") if waves is not None and units > 1 else waves
 
 
-def _command(text: str | None, format: LNSFormat, options: list[str]) -> str:
-    """Return the command line that does this again for one unit."""
-    if text is None or not _can_be_named(format):
+def _command(unit: Sequence[str], format: LNSFormat, options: list[str]) -> str:
+    """Return the command line that does this again for the unit of some words; none stand for one without a name."""
+    if not unit or not _can_be_named(format):
         return "the same call of sim.verify.verify: the command line cannot name this unit, format or trace"
-    words = ["lns", "verify", text, "--format", format.name]
+    words = ["lns", "verify", *unit, "--format", format.name]
     if format.adder != Exact():
         words += ["--adder", format.adder.name]
     if format.accumulator != LogAccumulator():
