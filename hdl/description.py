@@ -107,7 +107,7 @@ def _describe_format(format: LNSFormat) -> dict[str, object]:
         "bias": format.bias,
         "specials": format.specials,
         "adder": format.adder.name,
-        "accumulator": repr(format.accumulator),
+        "accumulator": format.accumulator.name,
         "value": f"(-1)^sign * 2^((field - {format.bias}) / {1 << format.frac_bits}); field 0 is zero",
     }
 

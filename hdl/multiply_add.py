@@ -10,7 +10,6 @@ from amaranth.lib import data
 from xlnstorch import LogAccumulator, lnstensor
 from xlnstorch.formats import LNSFormat
 
-from .add import AddSubtract
 from .layouts import FlagsLayout, WordLayout
 from .multiply import Multiply
 from .pipeline import Pipeline
@@ -65,7 +64,7 @@ class MultiplyAdd(Unit):
                 f"a multiply-add needs a format with a LogAccumulator, not {format.accumulator!r}; "
                 "the dot product (hdl.DotProduct) sums in fixed point"
             )
-        AddSubtract.check_format(format.accumulator.running_format(format))
+        LogSteps.check_format(format)
 
     def operands(self) -> dict[str, ShapeLike]:
         return {**super().operands(), "c": WordLayout(self._steps.wide)}

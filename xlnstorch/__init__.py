@@ -3,7 +3,7 @@
 import torch as _torch
 
 from . import autograd, optim
-from .accumulators import Accumulator, LinearAccumulator, LogAccumulator
+from .accumulators import Accumulator, LinearAccumulator, LogAccumulator, named_accumulator
 from .adders import Adder, Exact, GaussianTable, Mitchell, Piecewise, named_adder
 from .anomaly import AnomalyError, detect_anomaly
 from .autograd import LNSFunction
@@ -87,6 +87,7 @@ __all__ = [
     "lns24",
     "lns32",
     "lnstensor",
+    "named_accumulator",
     "named_adder",
     "named_format",
     "ones",

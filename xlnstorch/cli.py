@@ -61,7 +61,7 @@ def results_console() -> Console:
 
 
 def add_format_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name a format of gates: ``--format``, ``--adder`` and ``--specials``."""
+    """Add the options that name a format of gates: ``--format``, ``--adder``, ``--accumulator``, ``--specials``."""
     parser.add_argument(
         "--format", default="lns16", metavar="NAME", help="a catalogue name or int_bits,frac_bits (default: lns16)"
     )
@@ -72,15 +72,28 @@ def add_format_options(parser: argparse.ArgumentParser) -> None:
         help="exact, piecewise or mitchell, with parameters after a colon, as in piecewise:degree=2,error=0.5 "
         "(default: exact)",
     )
+    parser.add_argument(
+        "--accumulator",
+        default="log",
+        metavar="NAME",
+        help="of units that sum: log or linear, with parameters after a colon, as in log:order=tree,guard_bits=2 "
+        "(default: log)",
+    )
     parser.add_argument("--specials", action="store_true", help="a format with infinities and NaN")
 
 
 def format_of(args: argparse.Namespace) -> LNSFormat:
     """Return the format that these options name; a ValueError says what they accept."""
+    from .accumulators import named_accumulator
     from .adders import named_adder
     from .catalog import named_format
 
-    return dataclasses.replace(named_format(args.format), adder=named_adder(args.adder), specials=args.specials)
+    return dataclasses.replace(
+        named_format(args.format),
+        adder=named_adder(args.adder),
+        accumulator=named_accumulator(args.accumulator),
+        specials=args.specials,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

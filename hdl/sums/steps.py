@@ -73,9 +73,15 @@ class LogSteps:
         Of the terms and the running sum: `format` with the accumulator's guard bits.
     product_latency, addition_latency, rounding_latency : int
         Stages of each step.
+
+    Raises
+    ------
+    ValueError
+        `rom` is not as above, or the additions of the running sum have no gates.
     """
 
     def __init__(self, format: LNSFormat, *, rom: str = "block"):
+        self.check_format(format)
         self.format = format
         self.wide = format.accumulator.running_format(format)
         self._multiplier = Multiply(format=format)
@@ -83,6 +89,17 @@ class LogSteps:
         self.product_latency = self._multiplier.latency
         self.addition_latency = self._adder.latency
         self.rounding_latency = 1 + FITTING_STAGES if format.accumulator.guard_bits else 0
+
+    @staticmethod
+    def check_format(format: LNSFormat) -> None:
+        """Raise ValueError if the additions of the running sum have no gates."""
+        guard_bits = format.accumulator.guard_bits
+        try:
+            AddSubtract.check_format(format.accumulator.running_format(format))
+        except ValueError as error:
+            if not guard_bits:
+                raise
+            raise ValueError(f"with guard_bits={guard_bits} the running sum has no gates: {error}") from error
 
     def multiply(self, m: Module, pipeline: Pipeline, a: data.View, b: data.View) -> data.View:
         """Add the stages of a product; return it as a term."""

@@ -1,11 +1,12 @@
+import dataclasses
 import json
 import os
 
 import pytest
 
-from hdl import UNITS, AddSubtract
+from hdl import UNITS, AddSubtract, DotProduct, to_verilog
 from hdl.bus import AxiLite, AxiStream
-from xlnstorch import CATALOG, lns16
+from xlnstorch import CATALOG, lns16, named_accumulator
 from xlnstorch.cli import main
 
 NAME = "name must be letters, digits and _, and no word of Verilog"
@@ -23,6 +24,11 @@ NAME = "name must be letters, digits and _, and no word of Verilog"
         (["add", "-o", "-", "--depth", "4"], "--depth is for --bus axi-lite only"),
         (["add", "-o", "-", "--bus", "axi-lite", "--depth", "1"], "depth must be between 2 and 65535, not 1"),
         (["add", "-o", "-", "--rom", "paper"], "rom must be 'block' or 'luts', not 'paper'"),
+        (["dot", "-o", "-", "--accumulator", "sum"], "accumulator must be one of log, linear, not 'sum'"),
+        (
+            ["dot", "-o", "-", "--accumulator", "linear:frac_bits=9999"],
+            "frac_bits must be between 0 and 8192, not 9999",
+        ),
         (
             ["add", "-o", "-", "--format", "lns7"],
             f"format must be one of {', '.join(CATALOG)}, or the widths int_bits,frac_bits such as 8,7; not 'lns7'",
@@ -74,6 +80,19 @@ def test_the_file_and_its_description(tmp_path, capsys):
     assert capsys.readouterr().out == text
     assert main(["verilog", "add", "--format", "lns8", "--specials", "--rom", "luts", "-o", "-", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == found
+
+
+@pytest.mark.parametrize("accumulator", ["log", "log:order=tree,guard_bits=2", "linear:frac_bits=6"])
+def test_the_accumulator_is_that_of_the_gates_and_of_the_description(accumulator, tmp_path):
+    file = tmp_path / "dot.v"
+    asked = ["verilog", "dot", "--format", "lns8", "--lanes", "2", "--accumulator", accumulator]
+    assert main([*asked, "-o", str(file)]) == 0
+    found = json.loads((tmp_path / "dot.json").read_text())
+    format = dataclasses.replace(CATALOG["lns8"], accumulator=named_accumulator(accumulator))
+    assert found["format"]["accumulator"] == accumulator
+    header, gates = file.read_text().split("/* verilator lint_save */")
+    assert f"\n// accumulator {accumulator}\n" in header
+    assert to_verilog(DotProduct(format=format, lanes=2), "lns_dot") in gates
 
 
 @pytest.mark.parametrize(("bus", "wrapper"), [("axi-stream", AxiStream), ("axi-lite", AxiLite)])

@@ -167,6 +167,6 @@ def test_the_adder_must_have_gates_for_the_guard_bits():
     with pytest.raises(ValueError) as caught:
         MultiplyAdd(format=LNSFormat(8, 10, accumulator=LogAccumulator(guard_bits=3)))
     assert str(caught.value) == (
-        "the gates of the exact adder are a ROM, so a format must have at most 12 fraction bits, "
-        "not the 13 of LNSFormat(8, 13)"
+        "with guard_bits=3 the running sum has no gates: the gates of the exact adder are a ROM, so a format must have "
+        "at most 12 fraction bits, not the 13 of LNSFormat(8, 13)"
     )

@@ -1,3 +1,4 @@
+import dataclasses
 import importlib.metadata
 import json
 import os
@@ -13,7 +14,9 @@ import pytest
 from lnstesting import Off
 
 from hdl import UNITS
-from xlnstorch import cli
+from hdl.sums import sum_datapath_of
+from xlnstorch import LogAccumulator, cli
+from xlnstorch.accumulators import ACCUMULATORS
 from xlnstorch.adders import ADDERS
 from xlnstorch.cli import CommandError, main
 
@@ -46,6 +49,23 @@ from xlnstorch.cli import CommandError, main
         (["--adder", "off:by"], "the parameter by of the adder off must be given once, as by=VALUE"),
         (["--adder", "off:by=half"], "by of the adder off must be an integer, not 'half'"),
         (["--format", "3,2", "--adder", "off:below=40"], "below must be at most 31 for 3,2, not 40"),
+        (["--accumulator", "tree"], "accumulator must be one of log, linear, not 'tree'"),
+        (["--accumulator", "log:bits=2"], "the accumulator log takes order, guard_bits, not 'bits'"),
+        (["--accumulator", "log:order=up"], "order must be 'sequential' or 'tree', not 'up'"),
+        (
+            ["--accumulator", "linear:frac_bits=few"],
+            "frac_bits of the accumulator linear must be an integer, not 'few'",
+        ),
+        (
+            ["dot", "--accumulator", "log:guard_bits=8"],
+            "with guard_bits=8 the running sum has no gates: the gates of the exact adder are a ROM, so a format must "
+            "have at most 12 fraction bits, not the 15 of lns24",
+        ),
+        (
+            ["--accumulator", "linear"],
+            "a multiply-add needs a format with a LogAccumulator, not LinearAccumulator(); the dot product "
+            "(hdl.DotProduct) sums in fixed point",
+        ),
         (["--simulator", "spice"], "simulator must be one of verilator, icarus, not 'spice'"),
         (
             ["--stimulus", "all"],
@@ -69,11 +89,14 @@ def test_bad_input_is_one_sentence_and_exit_2(arguments, message, capsys, monkey
     assert captured.err == f"lns verify: {message}\n"
 
 
-def test_the_help_names_every_adder(capsys):
+@pytest.mark.parametrize("command", [["verify"], ["verilog", "dot"]], ids=" ".join)
+def test_the_help_names_every_adder_and_accumulator(command, capsys):
     with pytest.raises(SystemExit):
-        main(["verify", "--help"])
-    shown = capsys.readouterr().out
-    assert [name for name in ADDERS if name not in shown] == []
+        main([*command, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for option, names in (("--adder", ADDERS), ("--accumulator", ACCUMULATORS)):
+        described = shown.split(f" {option} NAME ")[1].split(" --")[0]
+        assert [name for name in names if name not in described] == []
 
 
 def test_doctor_lists_the_tools(capsys):
@@ -116,6 +139,33 @@ def test_the_adder_is_that_of_the_gates_of_the_model_and_of_the_report(capsys, m
     assert table == [102 * 8]
     assert main([*arguments, "--stimulus", "corners"]) == 0
     assert "(off:by=3,below=100 adder, rtl in verilator, seed 0)" in capsys.readouterr().out
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("accumulator", ["log:order=tree", "log:order=tree,guard_bits=2", "linear:frac_bits=6"])
+def test_the_accumulator_is_that_of_the_gates_of_the_model_and_of_the_report(accumulator, capsys):
+    arguments = ["verify", "dot:lanes=2", "--format", "lns8", "--accumulator", accumulator, "--vectors", "400"]
+    assert main([*arguments, "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [result["accumulator"] for result in results] == [accumulator] * 4
+    assert sum(result["vectors"] for result in results) > 150
+    assert main([*arguments, "--stimulus", "random"]) == 0
+    assert f"(exact adder, {accumulator} accumulator, rtl in verilator, seed 0)" in capsys.readouterr().out
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("accumulator", ["log:order=tree", "linear:frac_bits=6"])
+def test_gates_of_the_default_accumulator_are_not_those_of_another(accumulator, capsys, monkeypatch):
+    def default(accumulator, format, **parameters):
+        plain = dataclasses.replace(format, accumulator=LogAccumulator())
+        return sum_datapath_of(plain.accumulator, plain, **parameters)
+
+    monkeypatch.setattr("hdl.sums.unit.sum_datapath_of", default)
+    asked = ["dot:lanes=2", "--format", "lns8", "--accumulator", accumulator]
+    assert main(["verify", *asked, "--stimulus", "random", "--vectors", "400"]) == 1
+    shown = capsys.readouterr().out
+    assert "failed: " in shown
+    assert f"again     lns verify {' '.join(asked)} --simulator verilator --seed 0 --vectors 400" in shown
 
 
 @pytest.mark.sim

@@ -7,7 +7,7 @@ from rich.console import Console
 from sim.report import describe, print_report
 from sim.results import Counterexample, Field, Report, Result
 
-RESULT = Result("add", "lns16", "exact", False, "rtl", "verilator", "captured", 41_391, 0, 2.0)
+RESULT = Result("add", "lns16", "exact", "log", False, "rtl", "verilator", "cocotb", "captured", 41_391, 0, 2.0)
 EXAMPLE = Counterexample(
     unit="add",
     format="lns16",
@@ -83,6 +83,11 @@ def test_the_table_fits_the_terminal_and_nothing_of_it_is_cut(width):
 def test_the_verdict_names_the_adder_as_it_is_written():
     text = printed(Report(3, [dataclasses.replace(RESULT, adder="odd:at=[one]")]), 200)
     assert "(odd:at=[one] adder, rtl in verilator, seed 3)" in text  # brackets are text, not markup
+
+
+def test_the_verdict_names_another_accumulator_than_the_default():
+    text = printed(Report(3, [dataclasses.replace(RESULT, accumulator="log:order=tree", specials=True)]), 200)
+    assert "(exact adder, log:order=tree accumulator, infinities and NaN, rtl in verilator, seed 3)" in text
 
 
 def test_a_failure_shows_problems_the_first_mismatch_and_the_count():

@@ -3,5 +3,6 @@
 from .accumulator import Accumulator
 from .linear import LinearAccumulator
 from .logarithmic import LogAccumulator
+from .names import ACCUMULATORS, named_accumulator
 
-__all__ = ["Accumulator", "LinearAccumulator", "LogAccumulator"]
+__all__ = ["ACCUMULATORS", "Accumulator", "LinearAccumulator", "LogAccumulator", "named_accumulator"]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..parameters import name_of
+
 if TYPE_CHECKING:
     from ..formats import LNSFormat
 
@@ -19,6 +21,11 @@ class Accumulator(ABC):
     Products are those of :func:`xlnstorch.arithmetic.mul`, exact but for saturation and flush, whatever the
     accumulator: a matrix product is the sum of the products of its operands, to the bit.
     """
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it, parameters that are not the default included: ``log:order=tree``."""
+        return name_of(type(self).__name__.removesuffix("Accumulator").lower(), self)
 
     def check(self, format: LNSFormat) -> None:
         """Raise ValueError if the accumulator cannot be that of `format`; called when the format is made."""

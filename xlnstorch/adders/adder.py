@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..parameters import name_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -71,12 +73,7 @@ class Adder(ABC):
     @property
     def name(self) -> str:
         """What the command line calls it, parameters that are not the default included: ``piecewise:degree=2``."""
-        parameters = [
-            f"{field.name}={getattr(self, field.name)}"
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) != field.default
-        ]
-        return type(self).__name__.lower() + (":" + ",".join(parameters) if parameters else "")
+        return name_of(type(self).__name__.lower(), self)
 
     def check(self, format: LNSFormat) -> None:
         """Raise ValueError if the adder cannot be that of `format`; called when the format is made."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-from ..parameters import split_parameters
+from ..parameters import named
 from .adder import Adder
 from .exact import Exact
 from .mitchell import Mitchell
@@ -30,16 +28,4 @@ def named_adder(text: str) -> Adder:
     ValueError
         No such adder or parameter, or a value out of its range; the message says what is accepted.
     """
-    name, _, rest = text.partition(":")
-    if name not in ADDERS:
-        raise ValueError(f"adder must be one of {', '.join(ADDERS)}, not {name!r}")
-    fields = {field.name: field for field in dataclasses.fields(ADDERS[name])}
-    parameters = {}
-    for key, value in split_parameters(f"adder {name}", rest, fields).items():
-        kind = type(fields[key].default)
-        try:
-            parameters[key] = kind(value)
-        except ValueError:
-            what = {int: "an integer", float: "a number"}[kind]
-            raise ValueError(f"{key} of the adder {name} must be {what}, not {value!r}") from None
-    return ADDERS[name](**parameters)
+    return named("adder", text, ADDERS)
