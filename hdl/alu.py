@@ -127,14 +127,22 @@ class ALU(Unit):
         width = max(_width(_values(member.unit).values()) for member in (self._product, *self._others))
         return {"result": unsigned(width), "flags": FlagsLayout()}
 
-    def used(self, operation: str) -> dict[str, int]:
-        none = dict.fromkeys(self.operands(), 0)
+    def operands_of(self, operation: str) -> dict[str, ShapeLike]:
         if operation == "mac":
-            return dict.fromkeys(none, self.format.width)
+            return dict.fromkeys("abc", WordLayout(self.format))
+        unit, inside = self._who(operation)
+        return dict(zip("abc", unit.operands_of(inside).values(), strict=False))
+
+    def results_of(self, operation: str) -> dict[str, ShapeLike]:
+        values = _values(self._adder if operation == "mac" else self._who(operation)[0])
+        above = _width([self.results()["result"]]) - _width(values.values())
+        return {**values, **({"above": unsigned(above)} if above else {}), "flags": FlagsLayout()}
+
+    def _who(self, operation: str) -> tuple[Unit, str]:
+        """Return the unit inside that has an operation, and what it is called there."""
         for member in (_Member.of(self._adder), self._product, *self._others):
             if operation in member.operations:
-                inside = member.unit.used(list(member.unit.operations)[member.operations.index(operation)])
-                return {**none, **dict(zip(none, inside.values(), strict=False))}
+                return member.unit, list(member.unit.operations)[member.operations.index(operation)]
         raise KeyError(operation)
 
     def _is_added(self, unit: Unit) -> bool:

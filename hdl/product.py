@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, ShapeLike, Signal, signed
 from amaranth.lib import data
 
 from .fitting import FITTING_STAGES, fit_in_stages
@@ -25,8 +25,9 @@ class Product(Unit):
     operations = {"mul": lambda a, b: a * b, "div": lambda a, b: a / b, "square": lambda a, b: a.square()}
     latency = 1 + FITTING_STAGES
 
-    def used(self, operation: str) -> dict[str, int]:
-        return {**super().used(operation), **({"b": 0} if operation == "square" else {})}
+    def operands_of(self, operation: str) -> dict[str, ShapeLike]:
+        word = WordLayout(self.format)
+        return {"a": word} if operation == "square" else {"a": word, "b": word}
 
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
         log_bits, divide, square = self.format.log_bits, operands.op[0], operands.op[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import torch
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, ShapeLike, Signal
 from amaranth.lib import data
 
 from .layouts import FlagsLayout, WordLayout, classify
@@ -34,8 +34,9 @@ class Relu(Unit):
     }
     latency = 1
 
-    def used(self, operation: str) -> dict[str, int]:
-        return {**super().used(operation), **({"b": 0} if operation == "relu" else {})}
+    def operands_of(self, operation: str) -> dict[str, ShapeLike]:
+        word = WordLayout(self.format)
+        return {"a": word} if operation == "relu" else {"a": word, "b": word}
 
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
         a, b = operands.a, operands.b

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import torch
-from amaranth.hdl import Array, Module, Signal
+from amaranth.hdl import Array, Module, ShapeLike, Signal
 from amaranth.lib import data
 
 from .layouts import FlagsLayout, WordLayout, classify
@@ -31,8 +31,9 @@ class Signs(Unit):
     operations = {"neg": lambda a, b: -a, "abs": lambda a, b: a.abs(), "copysign": torch.copysign}
     latency = 1
 
-    def used(self, operation: str) -> dict[str, int]:
-        return {**super().used(operation), **({} if operation == "copysign" else {"b": 0})}
+    def operands_of(self, operation: str) -> dict[str, ShapeLike]:
+        word = WordLayout(self.format)
+        return {"a": word, "b": word} if operation == "copysign" else {"a": word}
 
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
         a, b = operands.a, operands.b

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import ClassVar
 
-from amaranth.hdl import Module, Shape, ShapeLike, Signal, unsigned
+from amaranth.hdl import Module, ShapeLike, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -104,9 +104,13 @@ class Unit(wiring.Component):
         """Return the fields of the output payload, the lowest first."""
         return {"word": WordLayout(self.format), "flags": FlagsLayout()}
 
-    def used(self, operation: str) -> dict[str, int]:
-        """Return how many bits of each operand, the low ones, the result of an operation depends on: by default all."""
-        return {name: Shape.cast(shape).width for name, shape in self.operands().items()}
+    def operands_of(self, operation: str) -> dict[str, ShapeLike]:
+        """Return the operands that an operation uses, as it sees them, in the low bits of these fields; else all."""
+        return self.operands()
+
+    def results_of(self, operation: str) -> dict[str, ShapeLike]:
+        """Return the fields of the output payload, the lowest first, as an operation fills it; else as all do."""
+        return self.results()
 
     def datapath(self, m: Module, pipeline: Pipeline, operands: data.View) -> SimpleNamespace:
         """Add the stages that turn `operands` into the fields of the result, and return these, from the last stage.

@@ -41,7 +41,7 @@ _SAVE_SECONDS = 5.0
 class Space:
     """All operands of all operations of a unit, in order.
 
-    An operand that an operation does not use (:meth:`hdl.Unit.used`) is noise.
+    What an operation does not use of the operands (:meth:`hdl.Unit.operands_of`) is noise.
 
     Parameters
     ----------
@@ -57,7 +57,10 @@ class Space:
         self.unit = unit
         if is_sequential(unit):
             raise ValueError(f"{unit.name} sums any number of payloads, so no stimulus of it is exhaustive")
-        self._used = [unit.used(operation) for operation in unit.operations]
+        self._used = [
+            {name: payloads.width(layout) for name, layout in unit.operands_of(operation).items()}
+            for operation in unit.operations
+        ]
         sizes = [1 << sum(used.values()) for used in self._used]
         #: Where the vectors of each operation begin, and at the end how many there are in all.
         self.starts = [0, *itertools.accumulate(sizes)]

@@ -98,8 +98,9 @@ def to_rows(layout: data.StructLayout, columns: Mapping[str, np.ndarray], count:
     """
     rows = np.zeros((count, -(-width(layout) // 64)), dtype=np.uint64)
     for name, values in columns.items():
-        bits = values.astype(np.int64, copy=False).view(np.uint64).reshape(count, -1)
-        for index, (place, size) in enumerate(_places(layout[name].shape, layout[name].offset)):
+        places = _places(layout[name].shape, layout[name].offset)
+        bits = values.astype(np.int64, copy=False).view(np.uint64).reshape(count, len(places)) if places else None
+        for index, (place, size) in enumerate(places):
             column = bits[:, index] if size == 64 else bits[:, index] & np.uint64((1 << size) - 1)
             word, shift = divmod(place, 64)
             rows[:, word] |= column << np.uint64(shift)
