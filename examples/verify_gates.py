@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import torch
 
+import sim
 from hdl import AddSubtract, Multiply
-from sim.capture import capture
 from sim.verify import verify
 from xlnstorch import lns12, lnstensor
 
@@ -16,7 +16,7 @@ from xlnstorch import lns12, lnstensor
 def main() -> None:
     """Record a small forward and backward pass, replay it through the gates, and print what was compared."""
     weight = lnstensor([[0.5, -1.25], [2.0, 0.75]], format=lns12, requires_grad=True)
-    with capture(lns12) as trace:
+    with sim.capture(lns12) as trace:
         hidden = torch.relu(lnstensor([[1.0, 3.0]], format=lns12) @ weight)
         (hidden * hidden).sum().backward()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from xlnstorch.cli import CommandError, add_format_options, format_of, results_console
 
 from .dut_options import add_dut_options, dut_of
+from .trace_options import add_trace_option, trace_of
 
 __all__ = ["Doctor", "Verify"]
 
@@ -65,6 +66,7 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
         parser.add_argument(
             "--seed", type=int, default=0, metavar="N", help="of vectors, stalls and training (default: 0)"
         )
+        add_trace_option(parser)
         parser.add_argument("--simulator", default="verilator", metavar="NAME", help="verilator (default) or icarus")
         parser.add_argument(
             "--runner",
@@ -88,6 +90,7 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
         from .verify import STIMULI, verify
 
         try:
+            trace = trace_of(args)
             format = format_of(args)
             dut = dut_of(args, format)
             with _progress_bars() as progress:
@@ -100,6 +103,7 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
                     simulator=args.simulator,
                     runner=args.runner,
                     waves=args.waves,
+                    trace=trace,
                     progress=progress,
                 )
         except (ValueError, TypeError) as error:

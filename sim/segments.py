@@ -10,8 +10,8 @@ import numpy as np
 from hdl.unit import Unit
 
 from . import golden
-from .capture import capture
 from .stimulus import GENERATED, Vectors, applies, generate
+from .traces import Trace
 
 __all__ = ["STIMULI", "Segment", "has_segment", "make_segment"]
 
@@ -51,14 +51,14 @@ class Segment:
         return self.vectors.sequence.groups[index].tolist() if self.vectors.sequence else [index]
 
 
-def has_segment(stimulus: str, unit: Unit, trace: capture | None) -> bool:
+def has_segment(stimulus: str, unit: Unit, trace: Trace | None) -> bool:
     """Whether a stimulus means anything to a unit; if it is "captured", whether `trace` has any of its operations."""
     if stimulus != "captured":
         return applies(stimulus, unit)
-    return any(len(trace[operation]) for operation in unit.operations)
+    return any(operation in trace.names for operation in unit.operations)
 
 
-def make_segment(stimulus: str, unit: Unit, seed: int, count: int, trace: capture | None) -> Segment:
+def make_segment(stimulus: str, unit: Unit, seed: int, count: int, trace: Trace | None) -> Segment:
     """Return the vectors of a stimulus with what the golden model expects; if it is "captured", those of `trace`."""
     if stimulus != "captured":
         vectors = generate(stimulus, unit, seed=seed, count=count)
@@ -67,9 +67,9 @@ def make_segment(stimulus: str, unit: Unit, seed: int, count: int, trace: captur
     records = [trace[operation] for operation in unit.operations]
     lengths = [len(record) for record in records]
     ends = np.cumsum(lengths)
-    # Operands that an operation does not have are zero.
+    # Operands that an operation does not have are zero. Words stay as narrow as they are kept: there may be millions.
     operands = {
-        name: np.concatenate([r.operands[i] if i < len(r.operands) else np.zeros(len(r), np.int64) for r in records])
+        name: np.concatenate([r.operands[i] if i < len(r.operands) else np.zeros_like(r.result) for r in records])
         for i, name in enumerate(unit.operands())
     }
 
@@ -80,4 +80,5 @@ def make_segment(stimulus: str, unit: Unit, seed: int, count: int, trace: captur
     expected = {next(iter(unit.results())): np.concatenate([record.result for record in records])}
     if "flags" in unit.results():
         expected["flags"] = np.concatenate([record.flags for record in records]) & unit.results()["flags"].mask
-    return Segment(stimulus, Vectors(np.repeat(np.arange(len(records)), lengths), operands), expected, source)
+    op = np.repeat(np.arange(len(records), dtype=np.uint8), lengths)
+    return Segment(stimulus, Vectors(op, operands), expected, source)

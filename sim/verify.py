@@ -18,13 +18,13 @@ from xlnstorch.catalog import named_format
 from xlnstorch.formats import LNSFormat
 
 from . import workloads
-from .capture import capture
 from .exhaustive import Space
 from .naming import named_unit
 from .results import Report
 from .runs import BatchRun, BenchRun, ExhaustiveRun, Run
 from .segments import STIMULI, has_segment, make_segment
 from .simulators import get_simulator
+from .traces import Trace, capture
 
 __all__ = ["EXHAUSTIVE", "RUNNERS", "STIMULI", "verify"]
 
@@ -45,7 +45,7 @@ def verify(
     simulator: str = "verilator",
     runner: str = "cocotb",
     waves: Path | None = None,
-    trace: capture | None = None,
+    trace: Trace | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Report:
     """Compare units with the golden model.
@@ -72,8 +72,9 @@ def verify(
         in C++ that compares millions of results a second, and nothing but these.
     waves : Path
         Where to write waves; with several units the unit's name goes before the suffix.
-    trace : capture
-        What ``"captured"`` replays instead of the training step: the operations of a ``with capture(format)`` block.
+    trace : Trace
+        What ``"captured"`` replays instead of the training step: the operations of a ``with sim.capture(format)``
+        block. The commands that show a failure again name its file, if it is in one.
     progress : callable
         Called with a unit's name, what it has done and what it has to do (0 while it is being compiled).
 
@@ -123,11 +124,12 @@ def verify(
     options = ["--simulator", simulator, "--seed", str(seed), "--vectors", str(vectors)]
     options += ["--runner", runner] if runner != "cocotb" else []
     options += [word for name in stimuli for word in ("--stimulus", name)] if tuple(stimuli) != STIMULI else []
+    options += ["--trace", str(trace.path)] if own_trace and trace.path is not None else []
     runs = []
     for text, unit, names in plan:
         given = {"name": text or unit.name, "unit": unit, "simulator": chosen, "seed": seed}
         words = [text] if text else getattr(unit, "arguments", ())
-        given["command"] = _command(() if own_trace else words, unit.format, options)
+        given["command"] = _command(() if own_trace and trace.path is None else words, unit.format, options)
         if others := [name for name in names if name != EXHAUSTIVE]:
             make = functools.partial(make_segment, unit=unit, seed=seed, count=vectors, trace=trace)
             where = _waves_of(waves, text or unit.name, len(plan))
@@ -144,7 +146,7 @@ def verify(
     return report
 
 
-def _applies(stimulus: str, unit: hdl.Unit, trace: capture | None, asked: Sequence) -> bool:
+def _applies(stimulus: str, unit: hdl.Unit, trace: Trace | None, asked: Sequence) -> bool:
     """Whether a unit has a stimulus; a ValueError says why all operands of one that was asked for cannot be tried."""
     if stimulus != EXHAUSTIVE:
         return has_segment(stimulus, unit, trace)

@@ -31,7 +31,7 @@ WITH_EXAMPLES = [
     "xlnstorch.optim",
     "xlnstorch.override",
     "xlnstorch.plot",
-    "sim.capture",
+    "sim.traces",
 ]
 
 

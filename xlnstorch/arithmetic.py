@@ -46,6 +46,8 @@ __all__ = [
     "div",
     "fit",
     "from_order",
+    "maximum",
+    "minimum",
     "mul",
     "neg",
     "order",
@@ -160,19 +162,39 @@ def sqrt(format: LNSFormat, a: Words) -> Words:
 def neg(format: LNSFormat, a: Words) -> Words:
     """Return the words of ``-a``; zero stays zero."""
     sign, field = format.unpack(a)
-    return pack_like(format, a, ~sign & (field != 0), field)
+    result = pack_like(format, a, ~sign & (field != 0), field)
+    report("neg", format, (a,), result)
+    return result
 
 
 def absolute(format: LNSFormat, a: Words) -> Words:
     """Return the words of ``|a|``."""
     sign, field = format.unpack(a)
-    return pack_like(format, a, torch.zeros_like(sign), field)
+    result = pack_like(format, a, torch.zeros_like(sign), field)
+    report("abs", format, (a,), result)
+    return result
 
 
 def relu(format: LNSFormat, a: Words) -> Words:
     """Return a where it is positive, else zero; NaN stays."""
     sign, field = format.unpack(a)
-    return pack_like(format, a, torch.zeros_like(sign), torch.where(sign, 0, field))
+    result = pack_like(format, a, torch.zeros_like(sign), torch.where(sign, 0, field))
+    report("relu", format, (a,), result)
+    return result
+
+
+def maximum(format: LNSFormat, a: Words, b: Words) -> Words:
+    """Return the words of the larger number; NaN if either is."""
+    result = from_order(format, torch.maximum(order(format, a), order(format, b)))
+    report("max", format, (a, b), result)
+    return result
+
+
+def minimum(format: LNSFormat, a: Words, b: Words) -> Words:
+    """Return the words of the smaller number; NaN if either is."""
+    result = from_order(format, torch.minimum(order(format, a), order(format, b)))
+    report("min", format, (a, b), result)
+    return result
 
 
 def pack_like(format: LNSFormat, a: Words, sign: torch.Tensor, field: torch.Tensor) -> Words:

@@ -17,10 +17,13 @@ import torch
 if TYPE_CHECKING:
     from .formats import LNSFormat
 
-__all__ = ["FLAGS", "FlagCounts", "Operation", "flags", "observing"]
+__all__ = ["EXACT", "FLAGS", "FlagCounts", "Operation", "flags", "observing"]
 
 #: The status flags of an operation, in the order of their bits in hardware.
 FLAGS = ("overflow", "underflow", "invalid", "zero_divide")
+
+#: Operations that only choose a word or change its sign: exact, without flags, and told only to who asks for them.
+EXACT = frozenset({"neg", "abs", "copysign", "max", "min", "relu", "relu_grad"})
 
 
 class Operation(NamedTuple):
@@ -29,7 +32,7 @@ class Operation(NamedTuple):
     Attributes
     ----------
     name : str
-        ``"mul"``, ``"add"``, ``"sub"``, ``"div"``, …
+        ``"mul"``, ``"add"``, ``"sub"``, ``"div"``, …, or one of :data:`EXACT`.
     format : LNSFormat
         The format of operands and result.
     operands : tuple of Tensor
@@ -47,14 +50,25 @@ class Operation(NamedTuple):
     flags: torch.Tensor
 
 
-# With the thread whose operations they are to see, or None.
-_observers: list[tuple[Callable[[Operation], None], int | None]] = []
+# With the thread whose operations they are to see, or None, and whether they see exact ones too.
+_observers: list[tuple[Callable[[Operation], None], int | None, bool]] = []
 
 
 @contextlib.contextmanager
-def observing(observer: Callable[[Operation], None], *, this_thread: bool = False) -> Iterator[None]:
-    """Call `observer` with each LNS operation computed inside the block, in any thread, or only in this one."""
-    entry = (observer, threading.get_ident() if this_thread else None)
+def observing(
+    observer: Callable[[Operation], None], *, this_thread: bool = False, exact: bool = False
+) -> Iterator[None]:
+    """Call `observer` with each LNS operation computed inside the block.
+
+    Parameters
+    ----------
+    observer : callable
+    this_thread : bool
+        Only of this thread; by default of all.
+    exact : bool
+        Those of :data:`EXACT` as well.
+    """
+    entry = (observer, threading.get_ident() if this_thread else None, exact)
     _observers.append(entry)
     try:
         yield
@@ -68,13 +82,16 @@ def report(
     """Tell the observers of one operation; `flags` maps names of :data:`FLAGS` to boolean tensors."""
     if not _observers or result.is_meta:  # only the shape is wanted
         return
+    here, is_exact = threading.get_ident(), name in EXACT
+    watching = [watch for watch, thread, exact in _observers if thread in (None, here) and exact >= is_exact]
+    if not watching:
+        return
     bits = torch.zeros(result.shape, dtype=torch.int64, device=result.device)
     for flag, raised in flags.items():
         bits |= raised.to(torch.int64) << FLAGS.index(flag)
     operation = Operation(name, format, tuple(x.broadcast_to(result.shape) for x in operands), result, bits)
-    for observer, thread in tuple(_observers):
-        if thread in (None, threading.get_ident()):
-            observer(operation)
+    for observer in watching:
+        observer(operation)
 
 
 @dataclasses.dataclass

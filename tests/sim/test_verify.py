@@ -10,7 +10,7 @@ import pytest
 from lnstesting import Off
 
 import hdl
-from sim.capture import capture
+from sim import capture
 from sim.naming import named_unit
 from sim.results import Report, Result
 from sim.simulators import SIMULATORS, BuildFailed, Verilator

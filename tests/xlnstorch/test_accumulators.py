@@ -9,7 +9,7 @@ import pytest
 import torch
 from lnstesting import check, exactly, leaf, randn
 
-from sim.capture import capture
+from sim import capture
 from xlnstorch import (
     Accumulator,
     AnomalyError,

@@ -65,14 +65,14 @@ for _name, _relation in _RELATIONS.items():
 
 @register(aten.maximum.default)
 def maximum(func, self, other):
-    format, orders = _orders(func, self, other)
-    return LNSTensor(arithmetic.from_order(format, torch.maximum(*orders)), format)
+    format, words = operands(func, self, other)
+    return LNSTensor(arithmetic.maximum(format, *words), format)
 
 
 @register(aten.minimum.default)
 def minimum(func, self, other):
-    format, orders = _orders(func, self, other)
-    return LNSTensor(arithmetic.from_order(format, torch.minimum(*orders)), format)
+    format, words = operands(func, self, other)
+    return LNSTensor(arithmetic.minimum(format, *words), format)
 
 
 @register(aten.fmax.default, aten.fmin.default)

@@ -8,6 +8,7 @@ import math
 import torch
 
 from .. import arithmetic
+from ..observe import report
 from ..tensor import LNSTensor
 from ._registry import aten, operands, prims, register, register_inplace, words_of
 
@@ -159,11 +160,14 @@ def signbit(func, self):
 
 @register(aten.copysign.Tensor, aten.copysign.Scalar)
 def copysign(func, self, other):
-    format, (a, _) = operands(func, self, other)
+    format, (a, b) = operands(func, self, other)
     # The sign that a plain zero may have is not kept by any word, so it is read before.
     negative = torch.signbit(torch.as_tensor(other, device=None if isinstance(other, torch.Tensor) else a.device))
     _, field = format.unpack(a)
-    return LNSTensor(arithmetic.pack_like(format, a, negative & (field != 0), field), format)
+    words = arithmetic.pack_like(format, a, negative & (field != 0), field)
+    if isinstance(other, LNSTensor):
+        report("copysign", format, (a, b), words)
+    return LNSTensor(words, format)
 
 
 @register(aten.frexp.Tensor)
@@ -203,7 +207,10 @@ def shrink_backward(func, grad_output, self, lambd):
 def threshold_backward(func, grad_output, self, threshold):
     format, (grad, x, limit) = operands(func, grad_output, self, threshold)
     below = arithmetic.order(format, x) <= arithmetic.order(format, limit)  # which NaN is not
-    return LNSTensor(format.canonical(torch.where(below, 0, grad)), format)
+    words = format.canonical(torch.where(below, 0, grad))
+    if threshold == 0:
+        report("relu_grad", format, (x, grad), words)
+    return LNSTensor(words, format)
 
 
 for _inplace, _functional in [

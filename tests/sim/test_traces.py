@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import torch
 
-from sim.capture import capture
+from sim import capture
 from sim.workloads import digits_classifier, digits_step
 from xlnstorch import LogAccumulator, lns8, lns16, lnstensor
 from xlnstorch.observe import FLAGS
