@@ -1,4 +1,4 @@
-"""The process that implements one unit: ``python -m fpga._child FOLDER``; see :mod:`fpga.runner`."""
+"""The process that implements one unit, or makes gates of it: ``python -m fpga._child FOLDER``. See fpga.runner."""
 
 from __future__ import annotations
 
@@ -12,23 +12,52 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from .flow import DEVICES, implement, tool_versions
+from .flow import CONFIGURATION, DEVICES, ROUTED, Device, implement, place_and_route, synthesize, tool_versions
+from .netlists import after_routing, after_synthesis, pack_and_unpack, read_back
 
 
 def main() -> None:
     """Do what ``job.json`` in the folder says, and write ``result.json``."""
     folder = Path(sys.argv[1])
     job = json.loads((folder / "job.json").read_text())
-    device = DEVICES[job["device"]]
+    do = _gates if "level" in job else _implement
+    result = do((folder / "unit").read_text(), DEVICES[job["device"]], job, folder)
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def _implement(source: str, device: Device, job: dict, folder: Path) -> list[dict]:
+    with _compiled(_programs(job, device.name, device)):
+        found = implement(source, device, job["seeds"], str(folder / "log"), job["language"])
+    return [dataclasses.asdict(one) for one in found]
+
+
+def _gates(source: str, device: Device, job: dict, folder: Path) -> dict:
+    """Return the gates of each level up to the one that is wanted, or why there are none."""
+    netlist = synthesize(source, device, str(folder / "log"))
+    found = {"synth": after_synthesis(netlist.json)}
+    if job["level"] in ("route", "bitstream"):
+        with _compiled(_programs(job, device.name, device)):
+            clock = place_and_route(netlist, device, job["seed"], keep=folder)
+        if not (folder / ROUTED).is_file():
+            return {"reason": clock.reason}
+        routed = (folder / ROUTED).read_text()
+        found["route"] = after_routing(routed)
+    if job["level"] == "bitstream":
+        with _compiled(_programs(job, "icepack", device)):
+            configuration = pack_and_unpack((folder / CONFIGURATION).read_text())
+        found["bitstream"] = read_back(configuration, routed)
+    return {level: dataclasses.asdict(gates) for level, gates in found.items()}
+
+
+def _programs(job: dict, name: str, device: Device) -> Path:
+    """Return where a program of a device's package is kept as YoWASP has compiled it."""
     versions = (tool_versions(device)[f"yowasp-nextpnr-{device.name}"], importlib.metadata.version("wasmtime"))
-    with _compiled_nextpnr(Path(job["programs"], "-".join((device.name, *versions)))):
-        found = implement((folder / "unit").read_text(), device, job["seeds"], str(folder / "log"), job["language"])
-    (folder / "result.json").write_text(json.dumps([dataclasses.asdict(one) for one in found]))
+    return Path(job["programs"], "-".join((name, *versions)))
 
 
 @contextlib.contextmanager
-def _compiled_nextpnr(kept: Path) -> Iterator[None]:
-    """Let YoWASP find nextpnr compiled in the folder `kept`, or keep there what it compiles.
+def _compiled(kept: Path) -> Iterator[None]:
+    """Let YoWASP find a program compiled in the folder `kept`, or keep there what it compiles.
 
     YoWASP itself writes over a file that another process may have mapped. Here a folder appears with all that is in it.
     """

@@ -15,6 +15,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from hdl import Unit
 
 __all__ = [
+    "CONFIGURATION",
     "DEVICES",
+    "ROUTED",
     "Clock",
     "Device",
     "Implementation",
@@ -43,6 +46,10 @@ __all__ = [
     "tool_versions",
 ]
 
+#: What :func:`place_and_route` keeps.
+ROUTED = "routed.json"
+CONFIGURATION = "configuration"
+
 _MEMORY = re.compile(r"^\s*memory width (\d+) size (\d+) ", flags=re.MULTILINE)
 
 
@@ -54,7 +61,7 @@ class Device:
     ----------
     name, title : str
         The family, as the command line and the programs call it, and the device.
-    luts, block_rams, dsps : int
+    luts, block_rams, dsps, pins : int
         How many it has.
     ram_bits : int
         Of a block RAM.
@@ -62,6 +69,8 @@ class Device:
         The pass of Yosys.
     arguments : tuple of str
         Of nextpnr.
+    configuration : str or None
+        The argument with which nextpnr writes a file that a bitstream is made of, and read back from.
     cells : dict
         For ``luts``, ``registers``, ``block_rams`` and ``dsps`` the prefixes of the types of cells that count, each
         with the number that it counts for.
@@ -72,9 +81,11 @@ class Device:
     luts: int
     block_rams: int
     dsps: int
+    pins: int
     ram_bits: int
     synthesis: str
     arguments: tuple[str, ...]
+    configuration: str | None
     cells: dict[str, dict[str, int]]
 
     def count(self, kind: str, cells: dict[str, int]) -> int:
@@ -107,9 +118,11 @@ DEVICES: dict[str, Device] = {
             luts=7680,
             block_rams=32,
             dsps=0,
+            pins=206,
             ram_bits=4096,
             synthesis="synth_ice40 -top top",
             arguments=("--hx8k", "--package", "ct256", "--pcf-allow-unconstrained"),
+            configuration="--asc",
             cells={
                 "luts": {"SB_LUT4": 1},
                 "registers": {"SB_DFF": 1},
@@ -123,9 +136,11 @@ DEVICES: dict[str, Device] = {
             luts=24288,
             block_rams=56,
             dsps=28,
+            pins=197,
             ram_bits=18432,
             synthesis="synth_ecp5 -top top",
             arguments=("--25k", "--package", "CABGA381", "--speed", "6", "--lpf-allow-unconstrained"),
+            configuration=None,
             cells={
                 "luts": {"LUT4": 1, "CCU2C": 2},
                 "registers": {"TRELLIS_FF": 1},
@@ -219,7 +234,7 @@ def synthesize(unit: Unit | str, device: Device, log: str = os.devnull, language
         return Netlist(dict(Counter(cell["type"] for cell in top["cells"].values())), json.dumps(netlist))
 
 
-def place_and_route(netlist: Netlist, device: Device, seed: int = 1) -> Clock:
+def place_and_route(netlist: Netlist, device: Device, seed: int = 1, keep: Path | None = None) -> Clock:
     """Place and route a netlist.
 
     That it does not fit into the device is a :class:`Clock` without a frequency, with what nextpnr says.
@@ -228,6 +243,9 @@ def place_and_route(netlist: Netlist, device: Device, seed: int = 1) -> Clock:
     ----------
     seed : int
         Of the placer's random choices, 0 to 2**31 - 1.
+    keep : Path, optional
+        A folder for what nextpnr ends with: the netlist, :data:`ROUTED`, and, where `device` has one, the
+        configuration, :data:`CONFIGURATION`. If it does not fit there is nothing.
 
     Raises
     ------
@@ -238,7 +256,9 @@ def place_and_route(netlist: Netlist, device: Device, seed: int = 1) -> Clock:
     program = getattr(module, f"run_nextpnr_{device.name}")
     with tempfile.TemporaryDirectory(prefix="lns-") as folder:
         Path(folder, "netlist.json").write_text(netlist.json)
-        files = ("--json", "netlist.json", "--report", "report.json", "--log", "log", "--quiet")
+        files = ["--json", "netlist.json", "--report", "report.json", "--log", "log", "--quiet"]
+        if keep:
+            files += ["--write", ROUTED, *([device.configuration, CONFIGURATION] if device.configuration else [])]
         with contextlib.chdir(folder):  # the program sees this folder, whatever else it sees
             status = program([*device.arguments, *files, "--seed", str(seed), "--freq", "250", "--timing-allow-fail"])
         if status == 130:  # it has caught the interrupt
@@ -250,6 +270,9 @@ def place_and_route(netlist: Netlist, device: Device, seed: int = 1) -> Clock:
                 raise RuntimeError(f"nextpnr-{device.name} stopped with status {status}")
             return Clock(None, errors[0])
         clocks = json.loads(Path(folder, "report.json").read_text())["fmax"].values()
+        for file in (ROUTED, CONFIGURATION):
+            if Path(folder, file).is_file():
+                shutil.move(Path(folder, file), keep)
     if not clocks:
         return Clock(None, "there is no path between registers")
     return Clock(min(clock["achieved"] for clock in clocks))

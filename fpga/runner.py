@@ -10,17 +10,23 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from sim.simulators import BuildFailed
 from xlnstorch.cache import cache_folder
 
 from .flow import Device, Implementation
+from .netlists import Gates
 
-__all__ = ["Runner"]
+__all__ = ["DoesNotFit", "Runner"]
 
 _LOG_LINES = 10
+
+
+class DoesNotFit(Exception):
+    """A unit cannot be placed and routed; the message is what nextpnr says."""
 
 
 class Runner:
@@ -41,8 +47,7 @@ class Runner:
         with self._lock:
             self._closed = True
             for process in self._running:
-                with contextlib.suppress(ProcessLookupError):  # it has just ended
-                    os.killpg(process.pid, signal.SIGKILL)
+                _kill(process)
 
     def implement(self, rtlil: str, device: Device, seed: int = 1) -> Implementation:
         """Do what :meth:`implement_all` does, with one seed, for a unit as :func:`~fpga.flow.to_rtlil` returns it."""
@@ -71,20 +76,55 @@ class Runner:
         RuntimeError
             The ``with`` block has been left.
         """
-        folder = cache_folder() / "fpga"
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix="implementing-") as job:
-            Path(job, "unit").write_text(source)
-            programs = str(folder / "programs")
-            what = {"device": device.name, "seeds": list(seeds), "language": language, "programs": programs}
-            Path(job, "job.json").write_text(json.dumps(what))
-            status = self._run(Path(job))
-            if status:
-                log = Path(job, "log").read_text(errors="replace").splitlines()[-_LOG_LINES:]
-                raise BuildFailed("\n".join([f"the process for {device.name} stopped with status {status}:", *log]))
-            return [Implementation(**one) for one in json.loads(Path(job, "result.json").read_text())]
+        job = {"device": device.name, "seeds": list(seeds), "language": language}
+        return [Implementation(**one) for one in self._do(source, job)]
 
-    def _run(self, job: Path) -> int:
+    def gates(
+        self, rtlil: str, device: Device, level: str, seed: int = 1, poll: Callable[[], None] | None = None
+    ) -> dict[str, Gates]:
+        """Return the gates of a unit at each level up to one.
+
+        Parameters
+        ----------
+        rtlil : str
+            As :func:`~fpga.flow.to_rtlil` returns it.
+        device : Device
+            One of :data:`~fpga.flow.DEVICES`.
+        level : {"synth", "route", "bitstream"}
+        seed : int
+            Of place and route, 0 to 2**31 - 1.
+        poll : callable, optional
+            Called now and then; what it raises ends the process.
+
+        Raises
+        ------
+        DoesNotFit
+            The unit cannot be placed and routed.
+        BuildFailed
+            Yosys, nextpnr or a program of icestorm stopped with an error of its own.
+        RuntimeError
+            The ``with`` block has been left.
+        """
+        found = self._do(rtlil, {"device": device.name, "level": level, "seed": seed}, poll)
+        if "reason" in found:
+            raise DoesNotFit(found["reason"])
+        return {level: Gates(**gates) for level, gates in found.items()}
+
+    def _do(self, source: str, job: dict, poll: Callable[[], None] | None = None) -> Any:
+        """Start a process for a job; return its result."""
+        kept = cache_folder() / "fpga"
+        kept.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept, prefix="implementing-") as name:
+            folder = Path(name)
+            (folder / "unit").write_text(source)
+            (folder / "job.json").write_text(json.dumps({**job, "programs": str(kept / "programs")}))
+            status = self._run(folder, poll)
+            if status:
+                log = (folder / "log").read_text(errors="replace").splitlines()[-_LOG_LINES:]
+                raise BuildFailed("\n".join([f"the process for {job['device']} stopped with status {status}:", *log]))
+            return json.loads((folder / "result.json").read_text())
+
+    def _run(self, job: Path, poll: Callable[[], None] | None) -> int:
         with (job / "log").open("ab") as log:
             with self._lock:
                 if self._closed:
@@ -98,7 +138,21 @@ class Runner:
                     start_new_session=True,
                 )
                 self._running.add(process)
-            status = process.wait()
-            with self._lock:
-                self._running.discard(process)
-        return status
+            try:
+                while True:
+                    try:
+                        return process.wait(timeout=0.2 if poll else None)
+                    except subprocess.TimeoutExpired:
+                        poll()
+            finally:
+                with self._lock:
+                    if process.poll() is None:
+                        _kill(process)
+                    self._running.discard(process)
+
+
+def _kill(process: subprocess.Popen) -> None:
+    """End a process and those that it has started."""
+    with contextlib.suppress(ProcessLookupError):  # it has just ended
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -66,6 +66,16 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
         parser.add_argument(
             "--seed", type=int, default=0, metavar="N", help="of vectors, stalls and training (default: 0)"
         )
+        parser.add_argument(
+            "--level",
+            default="rtl",
+            metavar="NAME",
+            help="what the gates are: rtl (default), the unit itself; synth, the netlist after synthesis; route, that "
+            "after place and route; bitstream, an iCE40's, read back",
+        )
+        parser.add_argument(
+            "--device", metavar="NAME", help="of the levels but rtl: ice40 (HX8K, default) or ecp5 (25k, up to route)"
+        )
         add_trace_option(parser)
         parser.add_argument("--simulator", default="verilator", metavar="NAME", help="verilator (default) or icarus")
         parser.add_argument(
@@ -100,6 +110,8 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
                     stimuli=list(dict.fromkeys(args.stimulus)) if args.stimulus else STIMULI,
                     seed=args.seed,
                     vectors=args.vectors,
+                    level=args.level,
+                    device=args.device,
                     simulator=args.simulator,
                     runner=args.runner,
                     waves=args.waves,

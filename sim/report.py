@@ -37,11 +37,14 @@ def print_report(report: Report, console: Console) -> None:
     if report.counterexamples:
         console.print("\n[red]first mismatch[/red]")
         console.print(escape(describe(report.counterexamples[0])), soft_wrap=True, highlight=False)
+    for sentence in report.left_out:
+        console.print(f"\nleft out: {escape(sentence)}", soft_wrap=True)
     vectors = sum(result.vectors for result in report.results)
     first = report.results[0]
     sums = "" if first.accumulator == LogAccumulator().name else f", {first.accumulator} accumulator"
     specials = ", infinities and NaN" if first.specials else ""
-    how = escape(f"{first.adder} adder{sums}{specials}, {first.level} in {first.simulator}, seed {report.seed}")
+    level = f"{first.level} on {first.device}" if first.device else first.level
+    how = escape(f"{first.adder} adder{sums}{specials}, {level} in {first.simulator}, seed {report.seed}")
     if report.passed:
         console.print(f"\n[green]passed[/green]: {vectors:,} results equal the golden model bit for bit ({how})")
         if report.not_replayed:

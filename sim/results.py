@@ -26,6 +26,8 @@ class Result:
     seconds: float
     #: How many of the vectors were compared by an earlier run that was interrupted.
     earlier: int = 0
+    #: What the gates of the level are made for, if they are made for one device.
+    device: str | None = None
 
     @property
     def rate(self) -> float:
@@ -83,6 +85,8 @@ class Report:
     problems: list[str] = dataclasses.field(default_factory=list)
     #: How many captured operations of each kind have no unit yet, and so were not replayed.
     not_replayed: dict[str, int] = dataclasses.field(default_factory=dict)
+    #: Of each unit that the level does not have, though nobody asked for it by name, a sentence that says why.
+    left_out: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def passed(self) -> bool:
@@ -104,4 +108,5 @@ class Report:
             "counterexamples": [dataclasses.asdict(example) for example in self.counterexamples],
             "problems": self.problems,
             "not_replayed": self.not_replayed,
+            "left_out": self.left_out,
         }

@@ -21,13 +21,12 @@ import hdl
 from . import payloads
 from .batch import Batch
 from .exhaustive import Found, Space, verify_space
+from .levels import RTL, Level
 from .results import Counterexample, Field, Report, Result
 from .segments import Segment
 from .simulators import RESULT, BuildFailed, Simulator
 
-__all__ = ["LEVEL", "BatchRun", "BenchRun", "ExhaustiveRun", "Run"]
-
-LEVEL = "rtl"
+__all__ = ["BatchRun", "BenchRun", "ExhaustiveRun", "Run"]
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -48,6 +47,7 @@ class Run:
     simulator: Simulator
     seed: int
     command: str
+    level: Level = dataclasses.field(default_factory=RTL)
 
     def prepare(self) -> int:
         """Make the vectors; return how many results there will be."""
@@ -74,7 +74,8 @@ class Run:
             adder=format.adder.name,
             accumulator=format.accumulator.name,
             specials=format.specials,
-            level=LEVEL,
+            level=self.level.name,
+            device=self.level.device,
             simulator=self.simulator.name,
             runner=self.runner,
             **values,

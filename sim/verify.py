@@ -8,7 +8,7 @@ import os
 import shlex
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import hdl
@@ -19,6 +19,7 @@ from xlnstorch.formats import LNSFormat
 
 from . import workloads
 from .exhaustive import Space
+from .levels import Level, Unavailable, get_level
 from .naming import named_unit
 from .results import Report
 from .runs import BatchRun, BenchRun, ExhaustiveRun, Run
@@ -42,6 +43,8 @@ def verify(
     stimuli: Sequence[str] = STIMULI,
     seed: int = 0,
     vectors: int = 5_000,
+    level: str = "rtl",
+    device: str | None = None,
     simulator: str = "verilator",
     runner: str = "cocotb",
     waves: Path | None = None,
@@ -65,6 +68,11 @@ def verify(
         Of the vectors, the stalls, and the training step; below 2**63.
     vectors : int
         How many vectors each stimulus has that is not exhaustive, 2 to 10 million.
+    level : str
+        What the gates are: ``"rtl"``, the unit itself, or another that :func:`~sim.levels.get_level` knows, such as
+        ``"synth"``, ``"route"`` or ``"bitstream"``. Units that have none, and were not asked for, are left out.
+    device : str, optional
+        What the level is made for, such as ``"ice40"``, its first one by default.
     simulator : str
         A key of :data:`sim.simulators.SIMULATORS`.
     runner : {"cocotb", "batch"}
@@ -85,9 +93,11 @@ def verify(
         trace has nothing for, or whose operands are too many for ``"exhaustive"``; a trace of another format, an
         unknown stimulus, simulator or runner, a seed or a number out of range; before anything is built.
     ToolMissing, BuildFailed
-        From the simulator.
+        From the simulator, and what makes the gates of the level.
+    Unavailable
+        A unit that was asked for, or each, has no gates at the level.
     """
-    chosen = get_simulator(simulator)
+    chosen, made = get_simulator(simulator), get_level(level, device)
     for stimulus in stimuli:
         if stimulus not in (*STIMULI, EXHAUSTIVE):
             raise ValueError(f"stimulus must be one of {', '.join((*STIMULI, EXHAUSTIVE))}, not {stimulus!r}")
@@ -108,7 +118,12 @@ def verify(
     own_trace = trace is not None
     if own_trace and trace.format != format:
         raise ValueError(f"the trace must be of {format}, not {trace.format}")
+    for _, unit in named if level != "rtl" else ():
+        if unit.sources:
+            raise ValueError(f"{unit.name} is somebody else's Verilog, which has the level rtl only, not {level}")
     chosen.check()
+    report = Report(seed)
+    named = [(text, unit) for text, unit in named if _available(made, unit, None if units else report.left_out)]
     if waves is not None:
         chosen.check_waves(waves)
     if "captured" in stimuli and not own_trace:
@@ -122,12 +137,13 @@ def verify(
             raise ValueError(f"the stimulus {stimuli[0]!r} has nothing for {unit.name}")
     plan = [(text, unit, names) for text, unit, names in plan if names]
     options = ["--simulator", simulator, "--seed", str(seed), "--vectors", str(vectors)]
+    options += ["--level", level, *(["--device", made.device] if made.device else [])] if level != "rtl" else []
     options += ["--runner", runner] if runner != "cocotb" else []
     options += [word for name in stimuli for word in ("--stimulus", name)] if tuple(stimuli) != STIMULI else []
     options += ["--trace", str(trace.path)] if own_trace and trace.path is not None else []
     runs = []
     for text, unit, names in plan:
-        given = {"name": text or unit.name, "unit": unit, "simulator": chosen, "seed": seed}
+        given = {"name": text or unit.name, "unit": unit, "level": made, "simulator": chosen, "seed": seed}
         words = [text] if text else getattr(unit, "arguments", ())
         given["command"] = _command(() if own_trace and trace.path is None else words, unit.format, options)
         if others := [name for name in names if name != EXHAUSTIVE]:
@@ -136,14 +152,28 @@ def verify(
             runs.append(RUNNERS[runner](**given, stimuli=others, make=make, waves=where))
         if EXHAUSTIVE in names:
             runs.append(ExhaustiveRun(**given))
-    report = Report(seed)
     if trace is not None:
         offered = [unit.operations for unit in hdl.UNITS.values() if isinstance(unit.operations, dict)]
         known = set().union(*offered)  # those that depend on the format convert, which is not captured
         report.not_replayed = {name: count for name, count in trace.counts.items() if name not in known}
-    for run, raw in zip(runs, _run_all(runs, progress or (lambda *_: None)), strict=True):
+    found = _run_all(runs, progress or (lambda *_: None), None if units else report.left_out)
+    if not found and report.left_out:
+        raise Unavailable(report.left_out[0])
+    for run, raw in found:
         run.judge(raw, report)
     return report
+
+
+def _available(level: Level, unit: hdl.Unit, left_out: list[str] | None) -> bool:
+    """Whether a unit may have gates at a level; if not, the reason is added to `left_out`, or raised."""
+    try:
+        level.check(unit)
+    except Unavailable as error:
+        if left_out is None:
+            raise
+        left_out.append(str(error))
+        return False
+    return True
 
 
 def _applies(stimulus: str, unit: hdl.Unit, trace: Trace | None, asked: Sequence) -> bool:
@@ -200,8 +230,14 @@ def _can_be_named(format: LNSFormat) -> bool:
     return named == (format.adder, format.accumulator) and plain == named_format(format.name)
 
 
-def _run_all(runs: list[Run], progress: Callable[[str, int, int], None]) -> list[object]:
-    """Build and simulate all runs, as many at a time as there are cores; then, one by one, those that use all cores."""
+def _run_all(
+    runs: list[Run], progress: Callable[[str, int, int], None], left_out: list[str] | None
+) -> list[tuple[Run, object]]:
+    """Build and simulate all runs, as many at a time as there are cores; then, one by one, those that use all cores.
+
+    Return what each has found. Where there turn out to be no gates at the level, the reason is added to `left_out`, or
+    raised.
+    """
     stopped = threading.Event()
 
     def advance(run: Run, total: int, done: int) -> None:
@@ -209,9 +245,10 @@ def _run_all(runs: list[Run], progress: Callable[[str, int, int], None]) -> list
             raise InterruptedError
         progress(run.name, done, total)
 
-    def build(run: Run, verilog: str) -> object:
+    def build(run: Run, source: str) -> object:
         progress(run.name, 0, 0)
-        return run.build(verilog, functools.partial(advance, run, 0))
+        poll = functools.partial(advance, run, 0)
+        return run.build(run.level.verilog(run.name, source, functools.partial(poll, 0)), poll)
 
     def simulate(run: Run, built: Future, total: int) -> object:
         raw = run.simulate(built.result(), functools.partial(advance, run, total))
@@ -221,21 +258,28 @@ def _run_all(runs: list[Run], progress: Callable[[str, int, int], None]) -> list
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         futures = []
         try:
-            # Verilog, and what the golden model says, in this thread, one by one, while others compile: pyosys keeps
-            # its designs in one place.
+            # What gates are made of, and what the golden model says, in this thread, one by one, while others compile:
+            # pyosys keeps its designs in one place.
             builds = []
             for run in runs:
-                builds.append(pool.submit(build, run, hdl.to_verilog(run.unit)))
+                builds.append(pool.submit(build, run, run.level.source(run.unit)))
                 futures.append(builds[-1])
             results: list[Future | None] = []
             for run, built in zip(runs, builds, strict=True):
                 total = run.prepare()
                 results.append(None if run.alone else pool.submit(simulate, run, built, total))
                 futures += results[-1:] if results[-1] else []
-            found = [future and future.result() for future in results]
-            for index, (run, built) in enumerate(zip(runs, builds, strict=True)):
-                if run.alone:
-                    found[index] = simulate(run, built, run.prepare())
+            for future in as_completed(futures):  # so that an error shows itself at once
+                if left_out is None or not isinstance(future.exception(), Unavailable):
+                    future.result()
+            found = []
+            for run, built, result in zip(runs, builds, results, strict=True):
+                if error := built.exception():
+                    left_out += [str(error)] if str(error) not in left_out else []
+                elif run.alone:
+                    found.append((run, simulate(run, built, run.prepare())))
+                else:
+                    found.append((run, result.result()))
             return found
         except BaseException:
             stopped.set()

@@ -1,10 +1,10 @@
 """``lns verify`` on sound gates."""
 
+import argparse
 import dataclasses
 import json
 import shlex
 import shutil
-from types import SimpleNamespace
 
 import pytest
 from lnstesting import Off
@@ -15,7 +15,7 @@ from sim.naming import named_unit
 from sim.results import Report, Result
 from sim.simulators import SIMULATORS, BuildFailed, Verilator
 from sim.stimulus import GENERATED, applies
-from sim.verify import STIMULI, _command, verify
+from sim.verify import EXHAUSTIVE, STIMULI, _command, verify
 from sim.workloads import digits_step
 from xlnstorch import (
     Exact,
@@ -30,14 +30,17 @@ from xlnstorch import (
     lns32,
     lnstensor,
 )
+from xlnstorch.accumulators import ACCUMULATORS
 from xlnstorch.adders import ADDERS
-from xlnstorch.cli import main
+from xlnstorch.cli import add_format_options, format_of, main
 
 needs_icarus = pytest.mark.skipif(
     shutil.which("iverilog") is None, reason="Icarus Verilog is not installed (apt-get install iverilog)"
 )
 
-KEYS = ["unit", "format", "adder", "specials", "level", "simulator", "stimulus", "vectors", "mismatches", "seconds"]
+FORMAT_KEYS = ["format", "adder", "accumulator", "specials"]
+RUN_KEYS = ["level", "simulator", "runner", "stimulus", "vectors", "mismatches", "seconds", "earlier", "device"]
+KEYS = ["unit", *FORMAT_KEYS, *RUN_KEYS]
 
 # Multiplications of one step of the 64-16-10 perceptron on 16 digits, counted by hand: both layers forward; both weight
 # gradients and one input gradient; two for each of the 160 logits, in the backward of the loss; and for each parameter
@@ -125,7 +128,7 @@ def test_the_report_is_one_json_object(capsys):
         assert result["mismatches"] == 0
         assert result["vectors"] >= 500
         assert result["seconds"] > 0
-        assert (result["format"], result["adder"], result["specials"]) == ("lns16", "exact", False)
+        assert [result[key] for key in FORMAT_KEYS] == ["lns16", "exact", "log", False]
         assert result["level"] == "rtl"
 
 
@@ -209,14 +212,18 @@ def test_the_largest_roms_pass(frac_bits):
     assert report.results[0].vectors == 4000
 
 
+class Nameless(LogAccumulator):
+    """Of another package, which the command line does not know."""
+
+
 def command_of(format):
-    return _command("multiply", SimpleNamespace(format=format), STIMULI, 0, 10, "verilator", False)
+    return _command(["multiply"], format, ["--simulator", "verilator", "--vectors", "10"])
 
 
 @pytest.mark.parametrize(
     "format",
     [
-        LNSFormat(8, 7, accumulator=LogAccumulator("tree")),
+        LNSFormat(8, 7, accumulator=Nameless()),
         LNSFormat(8, 7, base=3.0),
         LNSFormat(52, 0, base=1.5, accumulator=LogAccumulator("tree")),
         LNSFormat(8, 7, adder=Off()),  # of no name
@@ -229,6 +236,13 @@ def test_a_format_that_the_command_line_cannot_name_has_no_command(format):
     )
 
 
+def asked_by(command):
+    """Return the format of which a command asks."""
+    parser = argparse.ArgumentParser()
+    add_format_options(parser)
+    return format_of(parser.parse_known_args(shlex.split(command)[3:])[0])
+
+
 @dataclasses.dataclass(frozen=True)
 class Spelled(Exact):
     """An adder whose parameter a shell would take apart."""
@@ -236,10 +250,10 @@ class Spelled(Exact):
     how: str = "plain"
 
 
-def test_the_command_names_format_and_adder(monkeypatch):
+def test_the_command_names_format_adder_and_accumulator(monkeypatch):
     monkeypatch.setitem(ADDERS, "off", Off)
     monkeypatch.setitem(ADDERS, "spelled", Spelled)
-    rest = "--simulator verilator --seed 0 --vectors 10"
+    rest = "--simulator verilator --vectors 10"
     assert command_of(lns8) == f"lns verify multiply --format lns8 {rest}"
     assert command_of(specials(lns8)) == f"lns verify multiply --format lns8 --specials {rest}"
     for format, words in (
@@ -249,9 +263,18 @@ def test_the_command_names_format_and_adder(monkeypatch):
     ):
         assert command_of(format) == f"lns verify multiply {words} {rest}"
         assert format.adder.name in shlex.split(command_of(format))
+    for accumulator, words in (
+        (GUARDED, "--accumulator log:order=tree,guard_bits=2"),
+        (LinearAccumulator(frac_bits=6), "--accumulator linear:frac_bits=6"),
+    ):
+        format = LNSFormat(8, 7, adder=Mitchell(), accumulator=accumulator, specials=True)
+        assert command_of(format) == f"lns verify multiply --format lns16 --adder mitchell {words} --specials {rest}"
+        assert asked_by(command_of(format)) == format
     # Another adder of the same name is not what the command would run.
     monkeypatch.setitem(ADDERS, "off", Spelled)
     assert command_of(LNSFormat(8, 7, adder=Off())).startswith("the same call")
+    monkeypatch.setitem(ACCUMULATORS, "linear", LogAccumulator)
+    assert command_of(LNSFormat(8, 7, accumulator=LinearAccumulator())).startswith("the same call")
 
 
 @pytest.mark.sim
@@ -274,7 +297,7 @@ def test_waves_of_several_units_have_a_file_each(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stimuli": ["everything"]}, f"stimulus must be one of {', '.join(STIMULI)}, not 'everything'"),
+        ({"stimuli": ["everything"]}, f"stimulus must be one of {', '.join((*STIMULI, EXHAUSTIVE))}, not 'everything'"),
         ({"stimuli": []}, "verify needs at least one stimulus"),
         ({"seed": -1}, "seed must be at least 0 and below 2**63, not -1"),
         ({"vectors": 1}, "vectors must be between 2 and 10,000,000, not 1"),
@@ -290,8 +313,8 @@ def test_bad_arguments_are_refused_before_anything_is_built(options, message, mo
 
 def test_a_report_of_nothing_has_not_passed():
     def result(**changes):
-        values = dict(zip(KEYS, ("add", "lns8", "exact", False, "rtl", "verilator", "random", 5, 0, 1.0), strict=True))
-        return Result(**{**values, **changes})
+        values = ("add", "lns8", "exact", "log", False, "rtl", "verilator", "cocotb", "random", 5, 0, 1.0, 0, None)
+        return Result(**{**dict(zip(KEYS, values, strict=True)), **changes})
 
     assert not Report(0).passed
     assert Report(0, [result()]).passed
