@@ -41,7 +41,7 @@ def _run(job: dict) -> None:
             build_dir=job["build"],
             test_dir=job["folder"],
             waves=job["waves"],
-            plusargs=[f"+dumpfile_path={job['wave_file']}"],  # Icarus, which else writes beside the executable
+            plusargs=job["plusargs"],
             timescale=("1ns", "1ps"),
         )
 

@@ -140,7 +140,7 @@ class BenchRun(Run):
                 progress(done)
 
             self.simulator.run(
-                gates, "sim.bench", {"LNS_BENCH_JOB": str(folder / "job.json")}, folder, self.waves, poll
+                gates, "sim.bench", {"LNS_BENCH_JOB": str(folder / "job.json")}, folder, self.waves, poll, self.seed
             )
             raw = json.loads((folder / RESULT).read_text())
         asked = [(segment.stimulus, len(segment)) for segment in self.segments]

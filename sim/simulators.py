@@ -189,8 +189,11 @@ class Simulator:
         folder: Path,
         waves: Path | None = None,
         poll: Callable[[], None] | None = None,
+        seed: int = 0,
     ) -> None:
         """Run the cocotb module `bench` on a compiled simulation, calling `poll` now and then.
+
+        Registers without a value of their own start as `seed` says, or unknown.
 
         Raises
         ------
@@ -202,13 +205,17 @@ class Simulator:
             "bench": bench,
             "waves": waves is not None,
             "build": str(build),
-            "wave_file": str(self._wave_file(folder)),
+            "plusargs": [f"+dumpfile_path={self._wave_file(folder)}", *self.power_up(seed)],
         }
         status = self._cocotb("test", job, folder, log, environment, poll)
         if status != 0 or not (folder / RESULT).is_file():
             raise BuildFailed(f"{self.name} stopped with status {status} and without a result:\n{_tail(log)}")
         if waves is not None:
             shutil.copyfile(self._wave_file(folder), waves)
+
+    def power_up(self, seed: int) -> list[str]:
+        """Return arguments of the simulation that make registers without a value of their own start at random."""
+        return []
 
     def _wave_file(self, folder: Path) -> Path:
         """Return where the simulator writes its waves when it runs in `folder`."""
@@ -256,7 +263,7 @@ class Verilator(Simulator):
     programs: ClassVar[dict[str, str]] = {"verilator": "verilator", "make": "make", "perl": "perl", "c++": "g++"}
     # The gates are generated: what these warn of is how Yosys writes Verilog. Split output would make the makefile
     # precompile a header in a way that only works on the machine where the wheel was built.
-    build_args = ("-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "0")
+    build_args = ("-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "0", "--x-initial", "unique")
     # The gates without the compiler's optimization, which takes several times as long as most simulations; what is the
     # same for all gates, and kept, has it.
     make_args = ("OPT_FAST=-O0", "OPT_SLOW=-O0")
@@ -274,6 +281,9 @@ class Verilator(Simulator):
 
     def version(self) -> str:
         return importlib.metadata.version("verilator")
+
+    def power_up(self, seed: int) -> list[str]:
+        return ["+verilator+rand+reset+2", f"+verilator+seed+{1 + seed % (2**31 - 1)}"]
 
     def check(self) -> None:
         _verilator_bin()
