@@ -70,7 +70,7 @@ from xlnstorch.cli import CommandError, main
         (
             ["--stimulus", "all"],
             "stimulus must be one of corners, random, table, near-cancelling, saturation, rounding, captured, "
-            "not 'all'",
+            "exhaustive, not 'all'",
         ),
         (["--seed", "-3"], "seed must be at least 0 and below 2**63, not -3"),
         (["--seed", "99999999999999999999"], "seed must be at least 0 and below 2**63, not 99999999999999999999"),
