@@ -39,7 +39,7 @@ needs_icarus = pytest.mark.skipif(
 )
 
 FORMAT_KEYS = ["format", "adder", "accumulator", "specials"]
-RUN_KEYS = ["level", "simulator", "runner", "stimulus", "vectors", "mismatches", "seconds", "earlier"]
+RUN_KEYS = ["level", "simulator", "runner", "stimulus", "vectors", "mismatches", "seconds", "earlier", "device"]
 KEYS = ["unit", *FORMAT_KEYS, *RUN_KEYS]
 
 # Multiplications of one step of the 64-16-10 perceptron on 16 digits, counted by hand: both layers forward; both weight
@@ -313,7 +313,7 @@ def test_bad_arguments_are_refused_before_anything_is_built(options, message, mo
 
 def test_a_report_of_nothing_has_not_passed():
     def result(**changes):
-        values = ("add", "lns8", "exact", "log", False, "rtl", "verilator", "cocotb", "random", 5, 0, 1.0, 0)
+        values = ("add", "lns8", "exact", "log", False, "rtl", "verilator", "cocotb", "random", 5, 0, 1.0, 0, None)
         return Result(**{**dict(zip(KEYS, values, strict=True)), **changes})
 
     assert not Report(0).passed
