@@ -86,19 +86,15 @@ def write(trace: Trace, path: Path) -> None:
 def read(path: Path) -> Trace:
     """Return the trace in a file; see :meth:`~sim.traces.Trace.load`."""
     try:
-        with path.open("rb") as file:
-            if file.read(2) != b"PK":
-                raise ValueError(f"{str(path)!r} is not a trace that lns capture wrote")
-            return _read(path, file)
+        content = path.read_bytes()
     except OSError as error:
         raise type(error)(f"the trace {str(path)!r} cannot be read: {error.strerror or error}") from None
-
-
-def _read(path: Path, file: io.BufferedReader) -> Trace:
     foreign = ValueError(f"{str(path)!r} is not a trace that lns capture wrote")
     damaged = ValueError(f"the trace {str(path)!r} is damaged or not complete")
+    if not content.startswith(b"PK"):
+        raise foreign
     try:
-        archive = zipfile.ZipFile(file)
+        archive = zipfile.ZipFile(io.BytesIO(content))
         if f"{_HEADER}.npy" not in archive.namelist():
             raise foreign
         header = json.loads(_array(archive, _HEADER).tobytes())

@@ -3,11 +3,12 @@
 import threading
 
 import pytest
+import torch
 from lnstesting import leaf
 
 import xlnstorch
 from xlnstorch import FlagCounts, lns8, lns16, lnstensor
-from xlnstorch.observe import FLAGS, Operation, observing
+from xlnstorch.observe import EXACT, FLAGS, Operation, observing
 
 
 def table(counts):
@@ -108,3 +109,33 @@ def test_an_operation_is_what_was_computed():
     assert [x.tolist() for x in operation.operands] == [[[0x4000] * 2, [0x4080] * 2], [[0x4080, 0]] * 2]
     assert operation.result.tolist() == [[0x3F80, 0x7FFF], [0x4000, 0x7FFF]]
     assert operation.flags.tolist() == [[0, 1 << FLAGS.index("zero_divide")]] * 2
+
+
+def test_exact_operations_are_told_only_to_who_asks_and_never_counted():
+    x = leaf([1.5, -2.5, 0.0])
+    asked, told = [], []
+    with observing(asked.append, exact=True), observing(told.append), xlnstorch.flags() as counts:
+        (x * 2).relu().sum().backward()
+        y = x.detach()
+        (-y, abs(y), y.clamp(min=1.0), torch.minimum(y, abs(y)), torch.copysign(y, -y), torch.copysign(y, -1.0))
+    shown = [operation.name for operation in asked if operation.name in EXACT]
+    # The sign of a plain number is no word.
+    assert shown == ["relu", "relu_grad", "neg", "abs", "max", "abs", "min", "neg", "copysign"]
+    assert [operation.name for operation in told] == [o.name for o in asked if o.name not in EXACT]
+    assert counts.operations == sum(operation.result.numel() for operation in told) > 0
+    by_name = {operation.name: operation for operation in asked}
+    gated = by_name["relu_grad"]
+    assert [words.tolist() for words in (*gated.operands, gated.result)] == [
+        [0x4000 + 203, 0, 0],  # what relu gave
+        [0x4000] * 3,
+        [0x4000, 0, 0],
+    ]
+    assert all(operation.flags.tolist() == [0] * 3 for operation in asked if operation.name in EXACT)
+
+
+def test_a_gate_at_another_threshold_is_not_the_backward_pass_of_relu():
+    x = leaf([1.5, -2.5])
+    seen = []
+    with observing(seen.append, exact=True):
+        torch.nn.functional.threshold(x, 1.0, 0.0).sum().backward()
+    assert "relu_grad" not in [operation.name for operation in seen]
