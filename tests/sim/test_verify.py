@@ -174,13 +174,13 @@ def test_a_trace_must_have_something_for_each_unit_and_be_of_the_format():
 def test_a_unit_must_be_of_the_format_and_have_something_to_do():
     with pytest.raises(ValueError, match=r"^multiply must be of lns16e5, not lns8$"):
         verify([hdl.Multiply(format=lns8)], lns16e5)
-    with pytest.raises(ValueError, match=r"^the stimulus 'captured' has nothing for relu$"):
-        verify(["multiply", "relu"], lns8, stimuli=["captured"])
+    with pytest.raises(ValueError, match=r"^the stimulus 'captured' has nothing for compare$"):
+        verify(["multiply", "compare"], lns8, stimuli=["captured"])
 
 
 @pytest.mark.sim
 def test_without_units_all_are_verified_to_which_a_stimulus_means_anything(monkeypatch):
-    chosen = {name: hdl.UNITS[name] for name in ("relu", "multiply", "sqrt")}
+    chosen = {name: hdl.UNITS[name] for name in ("compare", "multiply", "sqrt")}
     monkeypatch.setattr(hdl, "UNITS", chosen)
     report = verify([], lns8, stimuli=["captured"])
     assert [result.unit for result in report.results] == ["multiply", "sqrt"]
