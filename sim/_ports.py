@@ -8,6 +8,8 @@ from pathlib import Path
 
 from pyosys import libyosys
 
+_AROUND = "around_the_dut_of_lns"
+
 
 def main() -> None:
     """Write which modules a file has, and then, if Yosys gets so far, the ports of the one that the job names."""
@@ -19,9 +21,15 @@ def main() -> None:
     result.write_text(json.dumps({"modules": modules}))
     if job["module"] not in modules:
         return
-    parameters = "".join(f" -chparam {name} {_literal(value)}" for name, value in job["parameters"].items())
-    design.run_pass(f"hierarchy -check -top {job['module']}{parameters}")
-    wires = sorted((wire for wire in design.top_module().wires_.values() if wire.port_id), key=lambda w: w.port_id)
+    # In a module around it, for it may have parameters.
+    parameters = ", ".join(f".{name}({_literal(value)})" for name, value in job["parameters"].items())
+    around = Path(job["around"])
+    around.write_text(f"module {_AROUND} ();\n\\{job['module']} #({parameters}) dut ();\nendmodule\n")
+    design.run_pass(f'read_verilog -sv "{around}"')
+    design.run_pass(f"hierarchy -check -top {_AROUND}")
+    ((_, cell),) = design.top_module().cells_.items()
+    module = design.module(cell.type)
+    wires = sorted((wire for wire in module.wires_.values() if wire.port_id), key=lambda w: w.port_id)
     ports = {
         _plain(wire.name): {
             "direction": "inout" if wire.port_input and wire.port_output else "input" if wire.port_input else "output",

@@ -111,7 +111,8 @@ class Sources:
         with tempfile.TemporaryDirectory(prefix="lns-") as name:
             source, result = Path(name, "dut.v"), Path(name, "ports.json")
             source.write_text(self.text, encoding="utf-8")
-            Path(name, "job.json").write_text(json.dumps({**job, "source": str(source), "result": str(result)}))
+            files = {"source": str(source), "around": str(Path(name, "around.v")), "result": str(result)}
+            Path(name, "job.json").write_text(json.dumps({**job, **files}))
             # In a process of its own: Yosys ends its process where it finds an error.
             command = [sys.executable, "-m", "sim._ports", str(Path(name, "job.json"))]
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
