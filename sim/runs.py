@@ -28,6 +28,9 @@ from .simulators import RESULT, BuildFailed, Simulator
 
 __all__ = ["BatchRun", "BenchRun", "ExhaustiveRun", "Run"]
 
+# So many payloads at a time: a quarter of a second or so, after which an interrupt is heeded.
+_PART = 1 << 20
+
 
 @dataclasses.dataclass(kw_only=True)
 class Run:
@@ -187,11 +190,13 @@ class BenchRun(Run):
         report.problems += self.problems(raw["problems"])
 
     def _counterexample(self, segment: Segment, index: int, first: dict) -> Counterexample:
-        places, sent = segment.places(index), self._sent(segment)
+        places = segment.places(index)
+        sent = {name: column[places] for name, column in self.sent_columns(segment.vectors).items()}
+        expected = {name: column[[index]] for name, column in segment.expected.items()}
         return self.counterexample(
             int(segment.vectors.op[places[-1]]),
-            [sent[place] for place in places],
-            self._expected(segment)[index],
+            payloads.pack(self.unit.i.payload.shape(), sent),
+            *payloads.pack(self.unit.o.payload.shape(), expected),
             first["payload"],
             stimulus=segment.stimulus,
             index=index,
@@ -210,40 +215,54 @@ class BatchRun(BenchRun):
         return Batch(self.unit, verilog, expected=count, poll=lambda: progress(0))
 
     def simulate(self, gates: Batch, progress: Callable[[int], None]) -> dict:
-        raw = {"segments": [], "seconds": [], "problems": []}
+        raw = {
+            "segments": [{"received": 0, "mismatches": 0, "first": None} for _ in self.segments],
+            "seconds": [0.0] * len(self.segments),
+            "problems": [],
+        }
         start = 0
         with gates:
-            for number, segment in enumerate(self.segments, start=1):
-                rows = payloads.to_rows(
-                    self.unit.i.payload.shape(), self.sent_columns(segment.vectors), len(segment.vectors)
-                )
-                expected = payloads.to_rows(self.unit.o.payload.shape(), segment.expected, len(segment))
-                begin = time.perf_counter()
-                outcome = gates.run(rows, len(segment), stalls=self.seed * 64 + number, drain=True)
-                raw["seconds"].append(time.perf_counter() - begin)
-                wrong = np.flatnonzero((outcome.rows != expected).any(1) & outcome.came)
-                first = None
-                if len(wrong):
-                    first = {
-                        "index": start + int(wrong[0]),
-                        "payload": payloads.integer(outcome.rows[wrong[0]]),
-                        "cycle": None,
-                    }
-                came = int(outcome.came.sum())
-                raw["segments"].append({"received": came, "mismatches": len(wrong), "first": first})
-                if outcome.unasked:
-                    raw["problems"].append(f"{outcome.unasked} results came that no operands had asked for")
-                start += len(segment)
-                if came < len(segment):
-                    raw["problems"].append(
-                        f"it stopped in {segment.stimulus}: {len(segment) - came} results never came"
-                    )
-                    raw["segments"] += [{"received": 0, "mismatches": 0, "first": None}] * (
-                        len(self.segments) - len(raw["segments"])
-                    )
+            for number, segment in enumerate(self.segments):
+                if not self._simulate_segment(gates, number, start, raw, progress):
+                    never = len(segment) - raw["segments"][number]["received"]
+                    raw["problems"].append(f"it stopped in {segment.stimulus}: {never} results never came")
                     break
-                progress(start)
+                start += len(segment)
         return raw
+
+    def _simulate_segment(
+        self, gates: Batch, number: int, start: int, raw: dict, progress: Callable[[int], None]
+    ) -> bool:
+        """Run a segment, whose results begin at `start`, and note what is found; return whether all of them came."""
+        segment, found = self.segments[number], raw["segments"][number]
+        # In parts, for each payload takes many times the memory of its words; those of a sequence belong together.
+        step = len(segment.vectors) if segment.vectors.sequence else _PART
+        for place in range(0, len(segment.vectors), step):
+            part = slice(place, place + step)
+            sent = {name: column[part] for name, column in self.sent_columns(segment.vectors).items()}
+            wanted = {name: column[part] for name, column in segment.expected.items()}
+            rows = payloads.to_rows(self.unit.i.payload.shape(), sent, len(segment.vectors.op[part]))
+            expected = payloads.to_rows(
+                self.unit.o.payload.shape(), wanted, len(segment) if segment.vectors.sequence else len(rows)
+            )
+            begin = time.perf_counter()
+            outcome = gates.run(rows, len(expected), stalls=self.seed * 64 + number + 1, drain=True)
+            raw["seconds"][number] += time.perf_counter() - begin
+            wrong = np.flatnonzero((outcome.rows != expected).any(1) & outcome.came)
+            if len(wrong) and found["first"] is None:
+                found["first"] = {
+                    "index": start + place + int(wrong[0]),
+                    "payload": payloads.integer(outcome.rows[wrong[0]]),
+                    "cycle": None,
+                }
+            found["received"] += int(outcome.came.sum())
+            found["mismatches"] += len(wrong)
+            if outcome.unasked:
+                raw["problems"].append(f"{outcome.unasked} results came that no operands had asked for")
+            if not outcome.came.all():
+                return False
+            progress(start + place + len(expected))
+        return True
 
 
 class ExhaustiveRun(Run):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sim import Trace, capture
+from sim.verify import verify
 from sim.workloads import digits_epoch
 from xlnstorch import LogAccumulator, Mitchell, lns8, lns12, lns16, lnstensor
 from xlnstorch.cli import main
@@ -117,3 +118,30 @@ def replay(path, steps, capsys):
     assert [(result["vectors"], result["mismatches"]) for result in report["results"]] == [(counts.total(), 0)]
     assert set(counts) == {"mul", "add", "sub", "div", "square", "sqrt", "neg", "min", "relu", "relu_grad"}
     return counts.total()
+
+
+@pytest.mark.sim
+def test_a_long_trace_is_replayed_in_parts(monkeypatch, saved, capsys):
+    monkeypatch.setattr("sim.runs._PART", 3)
+    path = saved(lns8)
+    done = []
+
+    def verified(*arguments):
+        return verify(["add"], lns8, stimuli=["captured"], trace=Trace.load(path), runner="batch", **dict(arguments))
+
+    assert verified(("progress", lambda *at: done.append(at))).passed
+    assert [at for at in done if at[1]] == [("add", 3, 4), ("add", 4, 4), ("add", 4, 4)]
+
+    def spoil(trace):
+        record = trace["add"]
+        record.result[1] ^= 1
+        record.result[3] ^= 1
+
+    path = saved(lns8, spoil)
+    report = verified()
+    assert [(result.vectors, result.mismatches) for result in report.results] == [(4, 2)]
+    assert [example.index for example in report.counterexamples] == [1]
+    monkeypatch.setattr("sim.runs._PART", 1)
+    again = verified()
+    assert again.counterexamples == report.counterexamples
+    assert again.results[0].mismatches == 2
