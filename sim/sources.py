@@ -115,7 +115,8 @@ class Sources:
             Path(name, "job.json").write_text(json.dumps({**job, **files}))
             # In a process of its own: Yosys ends its process where it finds an error.
             command = [sys.executable, "-m", "sim._ports", str(Path(name, "job.json"))]
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+            # And there, since a folder "sim" where the user is would be another package.
+            done = subprocess.run(command, cwd=name, capture_output=True, text=True, errors="replace", check=False)
             found = json.loads(result.read_text()) if result.is_file() else {}
         original = {new: old for old, new in self._names.items()}
         if "modules" in found and job["module"] not in found["modules"]:

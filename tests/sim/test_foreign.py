@@ -34,13 +34,13 @@ module dut(input [7:0] x, input [7:0] y, output [7:0] z);
 endmodule
 """
 
-# Words in parts of ports, all flags in one, an input that does not matter, a parameter, and an active-low reset.
+# Words in parts of ports, all flags in one, inputs that are held, a parameter, and an active-low reset.
 PIPELINE = """
 module dut #(parameter STAGES = 1) (
   input clock, input reset_n, input mode, input [19:0] in, input sign_b, input [6:0] log_b, output [12:0] out);
   wire [7:0] p;
   wire over, under;
-  product core(.a(in[10:3]), .b({sign_b, log_b}), .p(p), .over(over), .under(under));
+  product core(.a(mode ? in[10:3] : 8'd0), .b({sign_b, log_b}), .p(p), .over(over), .under(under));
   reg [10:0] stage[0:STAGES-1];
   integer k;
   always @(posedge clock) begin
@@ -56,7 +56,7 @@ PIPELINE_MAP = {
     "reset": {"port": "reset_n", "active": "low"},
     "latency": 3,
     "parameters": {"STAGES": 3},
-    "constants": {"mode": 0, "in": 1},
+    "constants": {"mode": 1, "in": 1},
     "operands": {"a": {"port": "in", "offset": 3}, "b": {"sign": "sign_b", "field": "log_b"}},
     "results": {"word": {"port": "out", "offset": 5}, "flags": {"port": "out", "offset": 0}},
 }
