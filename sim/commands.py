@@ -166,6 +166,7 @@ class Doctor:
     def run(self, args: argparse.Namespace) -> int:
         """List the simulators and what synthesizes, places and routes; exit 3 if the default simulator cannot run."""
         import importlib.metadata
+        import shutil
 
         from rich.table import Table
 
@@ -184,6 +185,9 @@ class Doctor:
             except importlib.metadata.PackageNotFoundError:
                 version, missing = None, f"{package} is not installed; install with: pip install {package}"
             rows.append({"tool": package, "ready": version is not None, "version": version, "missing": missing})
+        program = shutil.which("icebox_vlog")  # it has no version
+        missing = None if program else "icebox_vlog is not on the path; install with: apt-get install fpga-icestorm"
+        rows.append({"tool": "icestorm", "ready": program is not None, "version": program, "missing": missing})
         if args.json:
             sys.stdout.write(json.dumps({"schema": 1, "cache": str(cache_folder()), "tools": rows}) + "\n")
         else:
