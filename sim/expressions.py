@@ -55,11 +55,11 @@ class Expression:
     Examples
     --------
     >>> from xlnstorch import lns16, lnstensor
-    >>> expression = Expression("(a - b) * 3")
+    >>> expression = Expression("(a - b) * 2")
     >>> expression.names, expression.operation
-    (('a', 'b'), '(a - b) * 3')
+    (('a', 'b'), '(a - b) * 2')
     >>> expression(lnstensor([8.0], format=lns16), lnstensor([4.0], format=lns16)).tolist()
-    [12.0]
+    [8.0]
     """
 
     def __init__(self, text: str, operands: Collection[str] | None = None):

@@ -31,6 +31,7 @@ WITH_EXAMPLES = [
     "xlnstorch.optim",
     "xlnstorch.override",
     "xlnstorch.plot",
+    "sim.expressions",
     "sim.traces",
 ]
 
