@@ -4,10 +4,12 @@ import time
 from pathlib import Path
 
 import pytest
+from amaranth.back import rtlil
+from amaranth.hdl import Module, Signal
 from lnstesting import exactly
 
 from fpga.flow import DEVICES, to_rtlil
-from fpga.runner import Runner
+from fpga.runner import DoesNotFit, Runner
 from hdl import Multiply
 from sim.simulators import BuildFailed
 from xlnstorch import LNSFormat
@@ -66,6 +68,37 @@ def test_leaving_the_runner_ends_its_processes_at_once(tmp_path, monkeypatch):
     assert failures == ["the process for ice40 stopped with status -9:"]
     assert processes_of(tmp_path) == []
     assert list((tmp_path / "fpga").glob("*")) == []
+
+
+@pytest.mark.synth
+def test_who_has_no_patience_ends_the_process(tmp_path, monkeypatch):
+    monkeypatch.setenv("LNS_CACHE", str(tmp_path))
+
+    def poll():
+        assert processes_of(tmp_path) != []
+        raise InterruptedError
+
+    with Runner() as runner:
+        with pytest.raises(InterruptedError):
+            runner.gates(to_rtlil(Multiply(format=LNSFormat(3, 2))), DEVICES["ice40"], "route", poll=poll)
+        assert processes_of(tmp_path) == []
+    assert list((tmp_path / "fpga").glob("*")) == []
+
+
+@pytest.mark.synth
+def test_gates_are_made_up_to_the_level_that_is_wanted():
+    with Runner() as runner:
+        made = runner.gates(to_rtlil(Multiply(format=LNSFormat(3, 2))), DEVICES["ecp5"], "route")
+    assert list(made) == ["synth", "route"]
+    assert made["synth"].cells != made["route"].cells
+
+
+@pytest.mark.synth
+def test_what_does_not_fit_says_why():
+    m, ports = Module(), [Signal(150), Signal(150)]
+    m.d.sync += ports[1].eq(ports[0])
+    with Runner() as runner, pytest.raises(DoesNotFit, match="no BELs remaining to implement cell type 'TRELLIS_IO'"):
+        runner.gates(rtlil.convert(m, name="top", ports=ports, emit_src=False), DEVICES["ecp5"], "route")
 
 
 def test_after_that_nothing_is_started():
