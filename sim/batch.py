@@ -47,10 +47,12 @@ class BatchVerilator(Verilator):
     def version(self) -> str:
         return f"{super().version()} {hashlib.sha256(_SOURCE.read_bytes()).hexdigest()}"
 
-    def runtime_digest(self, waves: str | None) -> str:
+    def runtime_digest(self, waves: str | None, coverage: bool) -> str:
         return hashlib.sha256(f"batch {super().version()} -fPIC -O2".encode()).hexdigest()[:32]
 
-    def _compile(self, source: Path, waves: str | None, log: Path, poll: Callable[[], None] | None) -> int:
+    def _compile(
+        self, source: Path, waves: str | None, coverage: bool, log: Path, poll: Callable[[], None] | None
+    ) -> int:
         command = ["verilator", *self.build_args, str(source), str(_SOURCE)]
         return self._child(command, source.parent, log, poll=poll)
 

@@ -11,7 +11,7 @@ import json
 import os
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import ReadOnly, RisingEdge
 
-__all__ = ["Bench", "Driver", "Monitor", "Scoreboard", "StallPattern"]
+__all__ = ["Bench", "Driver", "Monitor", "Scoreboard", "StallPattern", "Watcher"]
 
 PERIOD_NS = 10
 # Clocks without any progress after which the unit is taken to hang; stalls are at most 151 clocks long.
@@ -243,6 +243,23 @@ class Monitor:
             )
 
 
+class Watcher:
+    """Counts what clocks look like at the two ends: see :data:`sim.coverage.STALLS`."""
+
+    def __init__(self, dut):
+        self._dut = dut
+        self.clocks: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Count for ever."""
+        dut, edge = self._dut, RisingEdge(self._dut.clk)
+        while True:
+            await edge
+            given = ("taken" if dut.i__ready.value == 1 else "refused") if dut.i__valid.value == 1 else "idle"
+            got = ("taken" if dut.o__ready.value == 1 else "waits") if dut.o__valid.value == 1 else "nothing"
+            self.clocks[f"{given}, {got}"] += 1
+
+
 class Bench:
     """One run: resets, all vectors, and a look for what should not come after them."""
 
@@ -274,6 +291,9 @@ class Bench:
         self._note(0)  # segments without vectors
         cocotb.start_soon(monitor.run(self._note))
         cocotb.start_soon(driver.run())
+        watcher = Watcher(dut)
+        if job.get("coverage"):
+            cocotb.start_soon(watcher.run())
         edge = RisingEdge(dut.clk)
         while not scoreboard.complete and monitor.cycle - monitor.last <= PATIENCE:
             await edge
@@ -289,6 +309,7 @@ class Bench:
             "problems": scoreboard.problems,
             "seconds": [after - before for before, after in itertools.pairwise(self._times)],
             "cycles": monitor.cycle,
+            "clocks": watcher.clocks,
         }
 
     async def _reset_in_flight(self, dut, scoreboard: Scoreboard) -> None:

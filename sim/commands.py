@@ -91,11 +91,23 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             metavar="FILE",
             help="write waves, .vcd with verilator, .fst with icarus; one file a unit if there are several",
         )
+        parser.add_argument(
+            "--coverage",
+            nargs="?",
+            const="",
+            metavar="FILE",
+            help="list what was tried of classes of operands and results, distances, table entries and stalls, and "
+            "holes; in FILE with earlier runs",
+        )
+        parser.add_argument(
+            "--code-coverage", action="store_true", help="count lines and toggles of the Verilog, with verilator"
+        )
         parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
         add_dut_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Verify and report."""
+        from .coverage import check_file, merge_file
         from .report import print_report
         from .verify import STIMULI, verify
 
@@ -103,6 +115,8 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             trace = trace_of(args)
             format = format_of(args)
             dut = dut_of(args, format)
+            if args.coverage:
+                check_file(Path(args.coverage))
             with _progress_bars() as progress:
                 report = verify(
                     [*dict.fromkeys(args.units), *([dut] if dut else [])],
@@ -116,8 +130,12 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
                     runner=args.runner,
                     waves=args.waves,
                     trace=trace,
+                    coverage=args.coverage is not None,
+                    code_coverage=args.code_coverage,
                     progress=progress,
                 )
+            if args.coverage:
+                report.coverage = merge_file(Path(args.coverage), report.coverage)
         except (ValueError, TypeError) as error:
             raise CommandError(str(error)) from error
         if args.json:
@@ -131,21 +149,23 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
 def _progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
     """One bar a unit on standard error, if that is a terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    counts = TextColumn("{task.completed:,.0f}{task.fields[of]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), counts, TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bars:
         tasks = {}
 
         def progress(name: str, done: int, total: int) -> None:
             if name not in tasks:
-                tasks[name] = bars.add_task(name, total=None)
+                tasks[name] = bars.add_task(name, total=None, of="")
             what = f"{name}: simulating" if done else f"{name}: compiling"
-            bars.update(tasks[name], description=what, completed=done, total=total or None)
+            of = f" of {total:,}" if total else ""
+            bars.update(tasks[name], description=what, completed=done, total=total or None, of=of)
 
         yield progress
 

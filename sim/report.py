@@ -32,6 +32,7 @@ def print_report(report: Report, console: Console) -> None:
             f"{result.rate:,.0f}",
         )
     console.print(table)
+    _print_coverage(report, console)
     for problem in report.problems:
         console.print(f"\n[red]{escape(problem)}[/red]")
     if report.counterexamples:
@@ -54,6 +55,30 @@ def print_report(report: Report, console: Console) -> None:
     wrong = sum(result.mismatches for result in report.results)
     differ = f"{wrong:,} of {vectors:,} results differ" if wrong else f"{vectors:,} results are equal, but see above"
     console.print(f"\n[red]failed[/red]: {differ} ({how})")
+
+
+_HOLES = 4
+
+
+def _print_coverage(report: Report, console: Console) -> None:
+    """Print how many bins were hit, and the first holes of each group."""
+    if report.coverage:
+        table = Table(box=None, pad_edge=False, header_style="bold", title="coverage", title_justify="left")
+        for title in ("unit", "of"):
+            table.add_column(title)
+        for title in ("hit", "bins"):
+            table.add_column(title, justify="right")
+        table.add_column("holes", overflow="fold")
+        for covered in report.coverage:
+            for name, group in covered.groups.items():
+                more = len(group.holes) - _HOLES
+                text = "; ".join(group.holes[:_HOLES]) + (f"; and {more:,} more" if more > 0 else "")
+                table.add_row(covered.unit, name, f"{len(group.hits):,}", f"{group.total:,}", escape(text))
+        console.print()
+        console.print(table)
+    for unit, kinds in report.code_coverage.items():
+        texts = [f"{found['hit']:,} of {found['of']:,} {kind}s" for kind, found in kinds.items()]
+        console.print(f"\n{unit}: {', '.join(texts)} of its Verilog were hit")
 
 
 def describe(example: Counterexample) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .coverage import Coverage
 
 __all__ = ["Counterexample", "Field", "Report", "Result"]
 
@@ -87,6 +90,10 @@ class Report:
     not_replayed: dict[str, int] = dataclasses.field(default_factory=dict)
     #: Of each unit that the level does not have, though nobody asked for it by name, a sentence that says why.
     left_out: list[str] = dataclasses.field(default_factory=list)
+    #: What was tried of each unit, if that was asked for.
+    coverage: list[Coverage] = dataclasses.field(default_factory=list)
+    #: Of each unit, for ``"line"`` and ``"toggle"`` of its Verilog, how many were hit, of how many, and those missed.
+    code_coverage: dict[str, dict[str, dict]] = dataclasses.field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -109,4 +116,6 @@ class Report:
             "problems": self.problems,
             "not_replayed": self.not_replayed,
             "left_out": self.left_out,
+            "coverage": [each.to_json() for each in self.coverage],
+            "code_coverage": self.code_coverage,
         }

@@ -20,11 +20,12 @@ import hdl
 
 from . import payloads
 from .batch import Batch
+from .coverage import Coverage, read_code
 from .exhaustive import Found, Space, verify_space
 from .levels import RTL, Level
 from .results import Counterexample, Field, Report, Result
 from .segments import Segment
-from .simulators import RESULT, BuildFailed, Simulator
+from .simulators import COVERAGE, RESULT, BuildFailed, Simulator
 
 __all__ = ["BatchRun", "BenchRun", "ExhaustiveRun", "Run"]
 
@@ -119,6 +120,8 @@ class BenchRun(Run):
     stimuli: list[str]
     make: Callable[[str], Segment]
     waves: Path | None = None
+    coverage: bool = False
+    code_coverage: bool = False
 
     @functools.cached_property
     def segments(self) -> list[Segment]:
@@ -129,7 +132,8 @@ class BenchRun(Run):
         return sum(map(len, self.segments))
 
     def build(self, verilog: str, progress: Callable[[int], None]) -> Path:
-        return self.simulator.build(verilog, self.waves.suffix if self.waves else None, lambda: progress(0))
+        suffix = self.waves.suffix if self.waves else None
+        return self.simulator.build(verilog, suffix, lambda: progress(0), self.code_coverage)
 
     def simulate(self, gates: Path, progress: Callable[[int], None]) -> dict:
         with tempfile.TemporaryDirectory(prefix="lns-verify-") as name:
@@ -146,6 +150,8 @@ class BenchRun(Run):
                 gates, "sim.bench", {"LNS_BENCH_JOB": str(folder / "job.json")}, folder, self.waves, poll, self.seed
             )
             raw = json.loads((folder / RESULT).read_text())
+            if self.code_coverage:
+                raw["code"] = read_code(folder / COVERAGE)
         asked = [(segment.stimulus, len(segment)) for segment in self.segments]
         if [(found["name"], found["results"]) for found in raw["segments"]] != asked:
             raise BuildFailed(f"the bench was to run {asked}, but reports {raw['segments']}")
@@ -162,7 +168,7 @@ class BenchRun(Run):
             job["segments"].append([segment.stimulus, len(expected)])
         width = payloads.width(self.unit.i.payload.shape())
         timing = {"latency": self.unit.latency, "steady": self.unit.steady}
-        return {"seed": self.seed, "width": width, **timing, **job}
+        return {"seed": self.seed, "width": width, "coverage": self.coverage, **timing, **job}
 
     def _sent(self, segment: Segment) -> list[int]:
         return payloads.pack(self.unit.i.payload.shape(), self.sent_columns(segment.vectors))
@@ -188,6 +194,18 @@ class BenchRun(Run):
                 report.counterexamples.append(self._counterexample(segment, first["index"] - start, first))
             start += len(segment)
         report.problems += self.problems(raw["problems"])
+        if self.coverage:
+            report.coverage.append(self._covered(raw.get("clocks")))
+        if "code" in raw:
+            report.code_coverage[self.name] = raw["code"]
+
+    def _covered(self, clocks: dict[str, int] | None) -> Coverage:
+        covered = Coverage.of(self.name, self.unit)
+        for segment in self.segments:
+            covered.add(self.unit, segment)
+        if clocks is not None:
+            covered.add_stalls(clocks, known=self.unit.steady and not any(segment.waits for segment in self.segments))
+        return covered
 
     def _counterexample(self, segment: Segment, index: int, first: dict) -> Counterexample:
         places = segment.places(index)

@@ -26,6 +26,8 @@ __all__ = ["SIMULATORS", "Icarus", "Simulator", "Verilator", "cache_folder", "ge
 TOP = "top"
 # What a bench leaves in its folder when it has run to its end.
 RESULT = "result.json"
+# Likewise a simulation that counts lines and toggles.
+COVERAGE = "coverage.dat"
 
 
 class ToolMissing(CommandError):
@@ -55,6 +57,8 @@ class Simulator:
         Environment variables that change what is built.
     build_args, make_args : tuple of str
         Of the simulator's compiler, and of the make that it writes a makefile for.
+    coverage_args : tuple of str
+        What makes the compiler count lines and toggles; empty if it cannot.
     """
 
     name: ClassVar[str]
@@ -63,6 +67,7 @@ class Simulator:
     variables: ClassVar[tuple[str, ...]] = ()
     build_args: ClassVar[tuple[str, ...]] = ()
     make_args: ClassVar[tuple[str, ...]] = ()
+    coverage_args: ClassVar[tuple[str, ...]] = ()
     runtime_objects: ClassVar[tuple[str, ...]] = ()
     wave_formats: ClassVar[tuple[str, ...]]
 
@@ -106,11 +111,12 @@ class Simulator:
 
     # Building -----------------------------------------------------------------------------------------------------
 
-    def digest(self, verilog: str, waves: str | None) -> str:
+    def digest(self, verilog: str, waves: str | None, coverage: bool = False) -> str:
         """Return what identifies a compiled simulation: everything that goes into it."""
+        more = self.coverage_args if coverage else ()
         parts = {
             "verilog": verilog,
-            "simulator": [self.name, self.version(), *self.build_args, *self.make_args],
+            "simulator": [self.name, self.version(), *self.build_args, *self.make_args, *more],
             "waves": waves,
             "cocotb": importlib.metadata.version("cocotb"),
             "variables": [os.environ.get(name) for name in self.variables],
@@ -118,7 +124,13 @@ class Simulator:
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
-    def build(self, verilog: str, waves: str | None = None, poll: Callable[[], None] | None = None) -> Path:
+    def build(
+        self,
+        verilog: str,
+        waves: str | None = None,
+        poll: Callable[[], None] | None = None,
+        coverage: bool = False,
+    ) -> Path:
         """Compile `verilog`, or find it compiled; return the folder. `poll` is called now and then.
 
         Parameters
@@ -127,12 +139,14 @@ class Simulator:
             Source text whose top module is ``top``.
         waves : str, optional
             File suffix of the waves that the simulation shall be able to write.
+        coverage : bool
+            Whether it shall count which lines and toggles of the Verilog are hit, in :data:`COVERAGE`.
 
         Raises
         ------
         ToolMissing, BuildFailed
         """
-        folder = cache_folder() / "simulations" / self.digest(verilog, waves)
+        folder = cache_folder() / "simulations" / self.digest(verilog, waves, coverage)
         if (folder / self.executable).is_file():
             return folder
         self.check()
@@ -146,12 +160,12 @@ class Simulator:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as aside:
             source = Path(aside, f"{TOP}.v")
             source.write_text(verilog)
-            runtime = cache_folder() / "runtime" / self.runtime_digest(waves)
+            runtime = cache_folder() / "runtime" / self.runtime_digest(waves, coverage)
             for file in (file for pattern in self.runtime_objects for file in runtime.glob(pattern)):
                 # Their rules depend on a makefile that is about to be written: date them after it.
                 os.utime(shutil.copy(file, aside), times=(time.time() + 3600,) * 2)
             log = Path(aside, "build.log")
-            status = self._compile(source, waves, log, poll)
+            status = self._compile(source, waves, coverage, log, poll)
             if status != 0:
                 hints = [f"\n{name} is set, to {os.environ[name]!r}" for name in self.variables if os.environ.get(name)]
                 raise BuildFailed(f"{self.name} could not compile the gates:\n{_tail(log)}{''.join(hints)}")
@@ -161,13 +175,16 @@ class Simulator:
             os.makedirs(aside, exist_ok=True)  # for TemporaryDirectory to remove
         return folder
 
-    def runtime_digest(self, waves: str | None) -> str:
+    def runtime_digest(self, waves: str | None, coverage: bool) -> str:
         """Return what identifies the objects that are the same for all gates."""
-        return self.digest("", waves)
+        return self.digest("", waves, coverage)
 
-    def _compile(self, source: Path, waves: str | None, log: Path, poll: Callable[[], None] | None) -> int:
+    def _compile(
+        self, source: Path, waves: str | None, coverage: bool, log: Path, poll: Callable[[], None] | None
+    ) -> int:
         """Compile a file in its folder; return the status of the compiler."""
-        job = {"sources": [str(source)], "waves": waves, "args": list(self.build_args)}
+        args = [*self.build_args, *(self.coverage_args if coverage else ())]
+        job = {"sources": [str(source)], "waves": waves, "args": args}
         return self._cocotb("build", job, source.parent, log, poll=poll)
 
     def _keep_runtime(self, build: Path, runtime: Path) -> None:
@@ -264,6 +281,7 @@ class Verilator(Simulator):
     # The gates are generated: what these warn of is how Yosys writes Verilog. Split output would make the makefile
     # precompile a header in a way that only works on the machine where the wheel was built.
     build_args = ("-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "0", "--x-initial", "unique")
+    coverage_args = ("--coverage-line", "--coverage-toggle")
     # The gates without the compiler's optimization, which takes several times as long as most simulations; what is the
     # same for all gates, and kept, has it.
     make_args = ("OPT_FAST=-O0", "OPT_SLOW=-O0")

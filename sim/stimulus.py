@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import zlib
 from collections.abc import Callable
@@ -16,11 +15,20 @@ from hdl.layouts import WordLayout
 from hdl.unit import Unit
 from xlnstorch.formats import LNSFormat
 
-from .payloads import dimensions
+from .payloads import dimensions, element, width
 from .sequences import TERMS, Sequence, is_sequential, sequence
 from .values import corner_values, midpoints, neighbours, random_distances, random_values, words
 
-__all__ = ["GENERATED", "Vectors", "adder_distances", "applies", "corner_distances", "generate"]
+__all__ = [
+    "GENERATED",
+    "Vectors",
+    "adder_distances",
+    "applies",
+    "corner_distances",
+    "generate",
+    "is_sum",
+    "sum_distances",
+]
 
 # Up to so many fraction bits `table` tries every distance: at 10 the exact adder has 11,806, in eight ways each.
 _EXHAUSTIVE_FRAC_BITS = 10
@@ -76,18 +84,48 @@ def adder_distances(format: LNSFormat) -> list[int]:
 Columns = dict[str, np.ndarray]
 
 
-def _corners(unit: Unit, operation: str, rng: np.random.Generator, count: int) -> Columns:
-    """All combinations of the operands' corners, or `count` of them if they are too many."""
-    layouts = unit.operands()
-    corners = [corner_values(layout, unit.format) for layout in layouts.values()]
-    if math.prod(map(len, corners)) <= _MAX_CORNERS and not any(map(dimensions, layouts.values())):
-        rows = np.array(list(itertools.product(*corners)), dtype=np.int64)
-        return {name: rows[:, index] for index, name in enumerate(layouts)}
-    drawn = (
-        rng.choice(values, (count, *dimensions(layout)))
-        for values, layout in zip(corners, layouts.values(), strict=True)
+def is_sum(operation: str) -> bool:
+    """Whether an operation adds two words, or a word and a product."""
+    return operation in _SUMS
+
+
+def sum_distances(format: LNSFormat, operation: str, operands: Columns) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distances of the logarithms that an operation adds, and where it subtracts one from the other.
+
+    Only of numbers: where a term is zero, infinite or NaN nothing is added.
+    """
+    (sign_a, field_a), (sign_b, field_b), *more = (
+        (bits >> format.log_bits & 1, bits & format.max_field) for bits in operands.values()
     )
-    return dict(zip(layouts, drawn, strict=True))
+    top = format.max_finite_field
+    added = (field_a != 0) & (field_b != 0) & (field_a <= top) & (field_b <= top)
+    if operation in _FUSED:
+        product, sign = field_a + field_b - format.bias, sign_a ^ sign_b
+        added &= (product >= 1) & (product <= top)
+        (field_a, sign_a), ((sign_b, field_b), *_) = (product, sign), more
+        added &= (field_b != 0) & (field_b <= top)
+    subtract = (sign_a != sign_b) != _SUMS[operation]
+    return np.abs(field_a - field_b)[added], subtract[added]
+
+
+def _corners(unit: Unit, operation: str, rng: np.random.Generator, count: int) -> Columns:
+    """All combinations of the corners of what an operation uses, or `count` of them if they are too many."""
+    layouts = unit.operands_of(operation)
+    # Of 64 bits they are unsigned, and their bits as signed integers wanted.
+    corners = [np.array(corner_values(each, unit.format), np.uint64).astype(np.int64) for each in layouts.values()]
+    if math.prod(map(len, corners)) <= _MAX_CORNERS and not any(map(dimensions, layouts.values())):
+        chosen = [column.reshape(-1) for column in np.meshgrid(*corners, indexing="ij")]
+        count = len(chosen[0])
+    else:
+        chosen = [
+            rng.choice(values, (count, *dimensions(layout)))
+            for values, layout in zip(corners, layouts.values(), strict=True)
+        ]
+    columns = _random(unit, operation, rng, count)
+    for (name, layout), values in zip(layouts.items(), chosen, strict=True):
+        above = -1 << width(element(layout)) if width(element(layout)) < 64 else 0
+        columns[name] = columns[name] & above | values
+    return columns
 
 
 def _random(unit: Unit, operation: str, rng: np.random.Generator, count: int) -> Columns:

@@ -200,6 +200,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self._trace = trace
         self._dtype = word_dtype(trace.format)
+        self._mask = self._dtype.type((1 << trace.format.width) - 1)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         # A dispatch mode is of one thread.
@@ -217,8 +218,10 @@ class Recorder(TorchDispatchMode):
             return
         columns = ()
         if operation.operands:
-            words = (format.to_unsigned(x) for x in (*operation.operands, operation.result))
-            columns = (*(self._column(x, self._dtype) for x in words), self._column(operation.flags, np.uint8))
+            columns = (
+                *(self._column(x, self._dtype) & self._mask for x in (*operation.operands, operation.result)),
+                self._column(operation.flags, np.uint8),
+            )
         self._trace.add(_UNIT_NAMES.get(operation.name, operation.name), where, count, columns)
 
     @staticmethod

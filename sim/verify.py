@@ -49,6 +49,8 @@ def verify(
     runner: str = "cocotb",
     waves: Path | None = None,
     trace: Trace | None = None,
+    coverage: bool = False,
+    code_coverage: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Report:
     """Compare units with the golden model.
@@ -83,6 +85,10 @@ def verify(
     trace : Trace
         What ``"captured"`` replays instead of the training step: the operations of a ``with sim.capture(format)``
         block. The commands that show a failure again name its file, if it is in one.
+    coverage : bool
+        Whether the report has :class:`~sim.coverage.Coverage`.
+    code_coverage : bool
+        Whether it has the lines and toggles of the Verilog that were hit; with Verilator and its bench only.
     progress : callable
         Called with a unit's name, what it has done and what it has to do (0 while it is being compiled).
 
@@ -114,6 +120,8 @@ def verify(
         raise ValueError(f"{batch} needs the simulator verilator, not {simulator}")
     if batch and waves is not None:
         raise ValueError(f"{batch} writes no waves; leave out {str(waves)!r}")
+    if code_coverage and (batch or simulator != "verilator"):
+        raise ValueError(f"lines and toggles are counted by the bench in verilator, not by {batch or simulator}")
     named = [_named(unit, format) for unit in units or hdl.UNITS.values()]
     own_trace = trace is not None
     if own_trace and trace.format != format:
@@ -149,7 +157,8 @@ def verify(
         if others := [name for name in names if name != EXHAUSTIVE]:
             make = functools.partial(make_segment, unit=unit, seed=seed, count=vectors, trace=trace)
             where = _waves_of(waves, text or unit.name, len(plan))
-            runs.append(RUNNERS[runner](**given, stimuli=others, make=make, waves=where))
+            more = {"waves": where, "coverage": coverage, "code_coverage": code_coverage}
+            runs.append(RUNNERS[runner](**given, stimuli=others, make=make, **more))
         if EXHAUSTIVE in names:
             runs.append(ExhaustiveRun(**given))
     if trace is not None:

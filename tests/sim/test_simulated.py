@@ -139,7 +139,7 @@ GOLDEN = {
 def test_gradients_are_those_of_autograd(operation, format):
     a, b = (x.flatten() for x in every_pair(format))
     # Twice negated, as a gradient's zeros are: of the two words for zero no operation gives the negative one.
-    grad, c = -(-from_words(torch.arange(len(a)) * 40503 >> 5 & 0xFF, format)), b.roll(12345)
+    grad, c = from_words(torch.arange(len(a)) * 40503 >> 5 & 0xFF, format).neg().neg(), b.roll(12345)
     results, gradients = [], []
     for function in (GOLDEN[operation], hardware_function(alu(format), operation)):
         inputs = [x.detach().clone().requires_grad_() for x in (a, b, c)[: GOLDEN[operation].__code__.co_argcount]]
