@@ -125,6 +125,7 @@ CLOCKED = {"clock": "clk", **WORDS}
 UNITS = {
     "combinational": (COMBINATIONAL, {"latency": 0, **WORDS}),
     "pipeline": (PIPELINE, PIPELINE_MAP),
+    "the longest pipeline": (PIPELINE, {**PIPELINE_MAP, "latency": 400, "parameters": {"STAGES": 400}}),
     "enable": (
         ENABLE,
         {**CLOCKED, "latency": 2, "enable": "ce", "results": {"word": "z", "flags": {"overflow": "over"}}},
@@ -153,7 +154,9 @@ def verified(unit, **options):
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("kind", UNITS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if "longest" in kind else ()) for kind in UNITS]
+)
 def test_a_right_unit_passes_with_stalls_and_resets(tmp_path, kind):
     report = verified(unit_of(tmp_path, *UNITS[kind]))
     assert report.passed, (report.counterexamples, report.problems)

@@ -104,7 +104,7 @@ STREAMS = {"clock": "clk", "reset": "rst", "latency": 1, "handshake": {"in_valid
         ),
         ({**LEAST, "latency": -1}, "{file}: latency must be a whole number from 0 on, not -1"),
         ({**LEAST, "latency": 1.0}, "{file}: latency must be a whole number from 0 on, not 1.0"),
-        ({**LEAST, "latency": 501}, "{file}: latency must be at most 500, not 501"),
+        ({**LEAST, "latency": 401}, "{file}: latency must be at most 400, not 401"),
         ({**LEAST, "latency": {"min": 1}}, "{file}: latency must be an object with max, not ['min']"),
         (
             {**LEAST, "latency": 1},
