@@ -8,11 +8,13 @@ __all__ = ["as_integer", "integer_between"]
 
 
 def as_integer(name: str, value: int) -> int:
-    """Return `value` as an int; raise TypeError, naming it, if it is no integer."""
+    """Return `value` as an int; raise TypeError, naming it, if it is no integer, or a truth value."""
     try:
-        return operator.index(value)
+        if not isinstance(value, bool):
+            return operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an integer, not {value!r}") from None
+        pass
+    raise TypeError(f"{name} must be an integer, not {value!r}")
 
 
 def integer_between(name: str, value: int, low: int, high: int) -> int:
