@@ -58,7 +58,7 @@ class DotProduct(SumUnit):
         A power of two; by default as many as keep the unit busy.
     beats : int, optional
         The most beats of a vector, a power of two, where there is a limit: by default 16 in a tree, 1024 in fixed
-        point.
+        point. Additions in order have none, whatever it is.
     rom : {"block", "luts"}
         Where tables are kept.
 

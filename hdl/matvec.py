@@ -9,7 +9,7 @@ from amaranth.hdl import Module, ShapeLike, Signal, unsigned
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
-from xlnstorch.checks import integer_between
+from xlnstorch.checks import as_integer, integer_between
 from xlnstorch.formats import LNSFormat
 
 from .layouts import FlagsLayout, WordLayout
@@ -85,7 +85,7 @@ class MatrixVector(SumUnit):
     ):
         self._rows = integer_between("rows", rows, 1, _MAX_ROWS)
         lanes = integer_between("lanes", lanes, 1, 256)
-        columns = lanes if columns is None else columns
+        columns = lanes if columns is None else as_integer("columns", columns)
         tiles, rest = divmod(columns, lanes)
         if rest:
             raise ValueError(f"columns must be a multiple of the {lanes} lanes, not {columns}")
@@ -96,6 +96,11 @@ class MatrixVector(SumUnit):
     def rows(self) -> int:
         """Rows of the matrix."""
         return self._rows
+
+    @property
+    def columns(self) -> int:
+        """Columns of the matrix."""
+        return self.lanes * self._tiles
 
     @property
     def tiles(self) -> int:

@@ -10,27 +10,30 @@ from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
 from ..pipeline import Pipeline
-from .datapath import SumDatapath
+from .datapath import SumDatapath, power_of_two_between
 from .steps import LogSteps, gather, term_layout
 
 __all__ = ["SequentialSum"]
 
 _READ_LATENCY = 2  # of the memory: a block RAM is slow to its output, so that a register follows
+_MAX_BEATS = 1 << 20  # that of sums with a limit
 
 
 class SequentialSum(SumDatapath):
     """An adder for each lane, behind each other: the running sum comes in at the first, and leaves the last one.
 
     A channel's running sum is in a memory between its beats. A beat whose channel has one on its way is not accepted,
-    so `spacing` is the latency of all adders, of the product and of the memory. Vectors have any length, whatever
-    `beats` is.
+    so `spacing` is the latency of all adders, and of the product, during which the memory is read. Vectors have any
+    length, whatever `beats` is.
     """
 
     def _set_up(self, beats: int | None) -> None:
+        if beats is not None:
+            power_of_two_between("beats", beats, _MAX_BEATS)
         self.beats = None
         self._steps = steps = LogSteps(self.format, rom=self.rom)
-        # The product and the running sum meet at the first adder.
-        self._meeting = max(self.lead + steps.product_latency, _READ_LATENCY)
+        # The product and the running sum meet at the first adder; a product takes longer than a read.
+        self._meeting = self.lead + steps.product_latency
         chain = self._meeting + self.lanes * steps.addition_latency
         self.spacing = chain + 1
         self.latency = chain + steps.rounding_latency
@@ -56,7 +59,6 @@ class SequentialSum(SumDatapath):
         control = SimpleNamespace(channel=channel, last=last, when=when, first=first)
 
         # 2. The products, and the running sums so far; the first term is added to zero, which changes nothing.
-        early = self._meeting - self.lead - steps.product_latency
         products = [[steps.multiply(m, pipeline, a, b) for a, b in row] for row in rows]
         control = pipeline.delay(self._meeting - _READ_LATENCY, **vars(control))
         layout = data.ArrayLayout(term_layout(steps.wide), len(rows))
@@ -73,7 +75,7 @@ class SequentialSum(SumDatapath):
         del control.sums
         for lane in range(self.lanes):
             terms = gather(m, [row[lane] for row in products])
-            waiting = pipeline.branch().delay(early + lane * steps.addition_latency, terms=terms)
+            waiting = pipeline.branch().delay(lane * steps.addition_latency, terms=terms)
             sums = [steps.add(m, pipeline, total, waiting.terms[row]) for row, total in enumerate(sums)]
             control = pipeline.delay(steps.addition_latency, **vars(control))
 

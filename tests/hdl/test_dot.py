@@ -10,6 +10,7 @@ from sumtesting import interleaved, random_vectors, summed
 
 from hdl import DotProduct
 from xlnstorch import (
+    Exact,
     LinearAccumulator,
     LNSFormat,
     LogAccumulator,
@@ -189,6 +190,7 @@ def test_dot_products_are_the_golden_expression(format, run_unit):
     [
         ({"lanes": 0}, "lanes must be between 1 and 256, not 0"),
         ({"channels": 3}, "channels must be a power of two from 1 to 4096, not 3"),
+        ({"beats": 5}, "beats must be a power of two from 1 to 1048576, not 5"),  # though it has no limit
         ({"accumulator": LogAccumulator("tree"), "lanes": 3}, "lanes of a tree must be a power of two, not 3"),
         ({"accumulator": LogAccumulator("tree"), "beats": 5}, "beats must be a power of two from 1 to 65536, not 5"),
         ({"accumulator": LinearAccumulator(), "beats": 0}, "beats must be a power of two from 1 to 1048576, not 0"),
@@ -199,6 +201,23 @@ def test_a_parameter_out_of_its_range_is_refused(parameters, message):
     with pytest.raises(ValueError) as caught:
         DotProduct(format=format, **parameters)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("accumulator", [LogAccumulator(), LogAccumulator("tree"), LinearAccumulator()], ids=repr)
+@pytest.mark.parametrize("name", ["lanes", "channels", "beats"])
+@pytest.mark.parametrize("value", ["foo", 4.0, True], ids=repr)
+def test_a_parameter_that_is_no_integer_is_refused(name, value, accumulator):
+    with pytest.raises(TypeError) as caught:
+        DotProduct(format=dataclasses.replace(lns8, accumulator=accumulator), **{name: value})
+    assert str(caught.value) == f"{name} must be an integer, not {value!r}"
+
+
+@pytest.mark.parametrize("adder", [Exact(), Mitchell()], ids=repr)
+@pytest.mark.parametrize("accumulator", [LogAccumulator(), LogAccumulator("tree"), LinearAccumulator()], ids=repr)
+def test_a_place_of_tables_that_is_none_is_refused_though_there_may_be_no_tables(accumulator, adder):
+    with pytest.raises(ValueError) as caught:
+        DotProduct(format=dataclasses.replace(lns8, adder=adder, accumulator=accumulator), rom="paper")
+    assert str(caught.value) == "rom must be 'block' or 'luts', not 'paper'"
 
 
 def test_a_format_whose_sums_have_no_gates_is_refused():

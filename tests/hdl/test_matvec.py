@@ -172,3 +172,16 @@ def test_a_parameter_out_of_its_range_is_refused(parameters, message):
     with pytest.raises(ValueError) as caught:
         MatrixVector(format=lns8, **parameters)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("name", ["rows", "lanes", "columns", "channels"])
+@pytest.mark.parametrize("value", ["x", 4.0, True], ids=repr)
+def test_a_parameter_that_is_no_integer_is_refused(name, value):
+    with pytest.raises(TypeError) as caught:
+        MatrixVector(format=lns8, **{name: value})
+    assert str(caught.value) == f"{name} must be an integer, not {value!r}"
+
+
+def test_the_columns_are_as_many_as_said_or_the_lanes():
+    assert MatrixVector(format=lns8, rows=1, lanes=2, columns=8).columns == 8
+    assert MatrixVector(format=lns8, rows=1, lanes=2).columns == 2
