@@ -82,6 +82,16 @@ def test_the_verifying_block_and_its_example_verify():
     assert run("examples/verify_gates.py").count("results equal") == 4
 
 
+def test_the_epoch_is_captured_as_it_says(tmp_path, capsys):
+    from sim import Trace
+    from xlnstorch.cli import main
+
+    trace = tmp_path / "epoch.npz"
+    assert main(["capture", "-o", str(trace), str(ROOT / "examples/digits_epoch.py"), "--steps", "1"]) == 0
+    assert re.match(r"1 steps: loss \d\.\d{3}, then \d\.\d{3}\n", capsys.readouterr().err)
+    assert Trace.load(trace).counts["mul"] == 48_028
+
+
 def test_the_training_example_reaches_the_accuracy_of_float32():
     lines = run("examples/train_digits.py", "--epochs", "3").splitlines()
     assert lines[0].split() == ["epoch", "float32", "lns16"]

@@ -186,18 +186,29 @@ def test_columns_that_do_not_fit_each_other_are_refused(change, tmp_path):
     assert str(caught.value) == f"the trace {str(path)!r} is damaged or not complete"
 
 
+class Trap:
+    """What makes a folder when it is unpickled."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (self.folder,)
+
+
 def test_nothing_is_unpickled(tmp_path):
-    path = tmp_path / "trace.npz"
+    path, folder = tmp_path / "trace.npz", str(tmp_path / "folder")
     traced().save(path)
     with np.load(path) as archive:
         members = dict(archive)
     with zipfile.ZipFile(path, "w") as archive:
         for name, values in members.items():
             out = io.BytesIO()
-            np.save(out, np.array([print], dtype=object) if name == "mul/a" else values, allow_pickle=True)
+            np.save(out, np.array([Trap(folder)], object) if name == "mul/a" else values, allow_pickle=True)
             archive.writestr(f"{name}.npy", out.getvalue())
     with pytest.raises(ValueError, match=r"is damaged or not complete$"):
         Trace.load(path)
+    assert not os.path.exists(folder)
 
 
 @pytest.mark.parametrize(
