@@ -23,9 +23,9 @@ class Verify:
     help = "run the gates in a simulator and compare every result with the golden model, bit for bit"
     description = """Run arithmetic units in a simulator and compare every result, flags included, with the golden
 model, bit for bit: on corners, on random and nearly cancelling operands, at distances of two
-logarithms, at the ends of the range, where conversions round, and on every multiplication,
-division, addition, square and root of one training step of a digits classifier. A unit has those
-that mean anything to it.
+logarithms, at the ends of the range, where conversions round, and on every operation of one
+training step of a digits classifier, or of a --trace that lns capture wrote. A unit has those that
+mean anything to it.
 
 Exhaustive are corners, all combinations of up to two operands, and, up to 10 fraction bits,
 table: every distance at which the adder does anything, both signs, both orders. Above 10
