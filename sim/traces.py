@@ -71,8 +71,8 @@ class _Record:
     """The operations of one kind so far."""
 
     def __init__(self):
-        self._blocks: list[tuple[np.ndarray, ...]] = []
-        self._pieces: list[tuple[np.ndarray, ...]] = []
+        self._parts: list[tuple[np.ndarray, ...]] = []
+        self._blocks = 0  # how many of the parts, the first ones, are joined
         self._pending = self._length = 0
         self._starts: list[int] = []
         self._sources: list[str] = []
@@ -81,18 +81,20 @@ class _Record:
         if not self._sources or self._sources[-1] != source:
             self._starts.append(self._length)
             self._sources.append(source)
-        self._pieces.append(columns)
+        self._parts.append(columns)
         self._pending += len(columns[0])
         self._length += len(columns[0])
         if self._pending >= _BLOCK:
-            self._blocks.append(_joined(self._pieces))
-            self._pieces, self._pending = [], 0
+            self._parts[self._blocks :] = [_joined(self._parts[self._blocks :])]
+            self._blocks, self._pending = len(self._parts), 0
 
     def read(self) -> CapturedOperations:
-        if len(self._blocks) != 1 or self._pieces:
-            self._blocks = [_joined([*self._blocks, *self._pieces])]
-            self._pieces, self._pending = [], 0
-        *operands, result, flags = self._blocks[0]
+        # Runs of several units read in threads of their own. Each may join; what they join is the same.
+        parts = self._parts
+        if len(parts) > 1:
+            self._parts = parts = [_joined(parts)]
+            self._blocks, self._pending = 1, 0
+        *operands, result, flags = parts[0]
         return CapturedOperations(tuple(operands), result, flags, self._starts, self._sources)
 
 

@@ -51,4 +51,4 @@ def test_the_installed_package_has_the_four_folders_and_the_command():
 
     assert all(Path(module.__file__).parent == ROOT / module.__name__ for module in (fpga, hdl, sim, xlnstorch))
     commands = {entry.name for entry in importlib.metadata.entry_points(group="lns.commands")}
-    assert {"adders", "verify", "formats", "plot", "doctor"} <= commands
+    assert {"adders", "capture", "verify", "formats", "plot", "doctor"} <= commands
