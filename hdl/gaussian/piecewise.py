@@ -37,7 +37,7 @@ class PiecewiseDatapath(GaussianDatapath):
         super().__init__(format, rom=rom)
         self.design = design = format.adder.design(format)
         self._regions = Regions(design, format.log_bits, rom, self.memory_attributes)
-        self._split = any(Evaluation.is_split(p) for p in (design.polynomials, design.fall) if p)
+        self._split = any(p.splits_slope for p in (design.polynomials, design.fall) if p)
         evaluation = Evaluation.depth(design.polynomials, self._split)
         self.latency = self._regions.depth + 1 + evaluation + (design.fall is not None) + 1
 

@@ -31,7 +31,7 @@ class Evaluation:
     attributes : dict
         Of the ROM.
     split : bool
-        Whether there is a stage to add two parts of a product: :func:`is_split`, of any of those side by side.
+        Whether there is a stage to add two parts of a product: where the slope of any of those side by side is split.
     """
 
     def __init__(
@@ -41,7 +41,8 @@ class Evaluation:
         self._widths = polynomials.coefficient_bits
         places = [sum(self._widths[:i]) for i in range(len(self._widths))]
         contents = [sum(c << place for c, place in zip(row, places, strict=True)) for row in polynomials.rows]
-        rom = Memory(shape=sum(self._widths), depth=max(2, len(contents)), init=contents, attrs=attributes)
+        depth, width = polynomials.rom_shape
+        rom = Memory(shape=width, depth=depth, init=contents, attrs=attributes)
         m.submodules[f"rom_{prefix}"] = rom
         self._port = rom.read_port()
         m.d.comb += self._port.en.eq(pipeline.advance)
@@ -49,11 +50,6 @@ class Evaluation:
             f"c{i}": self._port.data[place:][:width]
             for i, (place, width) in enumerate(zip(places, self._widths, strict=True))
         }
-
-    @staticmethod
-    def is_split(polynomials: Polynomials) -> bool:
-        """Whether the slope has more bits than a multiplier takes."""
-        return bool(polynomials.offset_bits) and polynomials.coefficient_bits[1] > OPERAND_BITS
 
     @staticmethod
     def depth(polynomials: Polynomials, split: bool) -> int:

@@ -7,16 +7,15 @@ from types import SimpleNamespace
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
-from amaranth.utils import bits_for, ceil_log2
+from amaranth.utils import ceil_log2
 
-from xlnstorch.adders.segments import Region, SegmentedGaussian
+from xlnstorch.adders.regions import RegionList
+from xlnstorch.adders.segments import SegmentedGaussian
 
 from ..pipeline import Pipeline, carry
 
-__all__ = ["Regions", "carry"]
+__all__ = ["Regions"]
 
-# A list of regions whose numbers have more bits is kept in block RAM, if tables are.
-_NUMBER_BITS = 6
 # Of how many bits a shift is in one stage.
 _SHIFT_BITS = 3
 
@@ -24,11 +23,8 @@ _SHIFT_BITS = 3
 class Regions:
     """Stages that turn a distance into a row and the v of the polynomials of a design.
 
-    A region has a number: near the singularity of t the place of the leading one of d, elsewhere the whole units of d.
-    A list has for each number a shift, which brings the point between the segment's number and the offset in it to the
-    same place, and a key, whose exclusive or with the segment's number is the row.
-
-    The number, the list, and the shift, three bits at a time, take a stage each, and a list in block RAM one more.
+    The number of the region, the list of them (:class:`~xlnstorch.adders.regions.RegionList`) and the shift, three bits
+    at a time, take a stage each, and a list in block RAM one more.
 
     Parameters
     ----------
@@ -48,46 +44,12 @@ class Regions:
 
     def __init__(self, design: SegmentedGaussian, log_bits: int, rom: str, attributes: dict[str, str]):
         self._design, self._attributes = design, attributes
-        self._offset_bits = design.polynomials.offset_bits
-        regions = design.polynomials.regions
-        self._widest = max(region.width for region in regions)
-        self._segment_bits = max(region.size - region.width for region in regions)
-        units = max(end >> design.frac_bits for end in design.ends)
-        self._unit_bits = min(bits_for(units - 1), log_bits - design.frac_bits)
-        self._place_bits = max(self._unit_bits, ceil_log2(max(1, design.top)))
-
-        found = {number: item for region in regions for number, item in self._items(region)}
-        fields = {"key": bits_for(len(design.polynomials.rows) - 1)}
-        fields["shift"] = bits_for(max(item["shift"] for item in found.values()))
-        if design.fall:
-            fields["whole"] = signed(6)
-        self._item = data.StructLayout({**fields, "known": 1})
-        self._list = {number: self._item.const({**item, "known": 1}).as_value().value for number, item in found.items()}
-
-        self._in_ram = rom == "block" and self._place_bits + 2 > _NUMBER_BITS
-        self._twice = fields["shift"] > _SHIFT_BITS
+        self._list = regions = RegionList(design, log_bits)
+        self._item = data.StructLayout({n: signed(w) if n == "whole" else w for n, w in regions.widths.items()})
+        self._contents = {number: self._item.const(item).as_value().value for number, item in regions.items.items()}
+        self._in_ram = rom == "block" and regions.in_memory
+        self._twice = regions.widths["shift"] > _SHIFT_BITS
         self.depth = 2 + self._in_ram + self._twice
-
-    def _items(self, region: Region) -> list[tuple[int, dict[str, int]]]:
-        """Return the numbers under which a region is found, and what the list has there."""
-        design = self._design
-        if region.subtract and region.start < 1 << design.top:
-            # Where there is a logarithm, one region serves all places of the leading one.
-            places = range(design.top) if design.fall else [region.size]
-            further = {self._number(place, True, True): region.size - place for place in places}
-        else:
-            place = region.start >> design.frac_bits
-            further = {self._number(place, region.subtract, False): 0} if place < 1 << self._unit_bits else {}
-        shifted = region.start % (1 << design.top) >> region.width
-        key = region.row ^ shifted % (1 << self._segment_bits)
-        items = []
-        for number, more in further.items():
-            item = {"key": key, "shift": self._widest - region.width + more}
-            items.append((number, {**item, "whole": more - design.near} if design.fall else item))
-        return items
-
-    def _number(self, place: int, subtract: bool, near: bool) -> int:
-        return place | (subtract | near << 1) << self._place_bits
 
     def stages(
         self, m: Module, pipeline: Pipeline, *, d: Value, subtract: Value, silent: Value, **along: Value
@@ -100,7 +62,7 @@ class Regions:
             Of the last stage ``low``, the bits of d below ``2**top``, ``near``, ``subtract``, ``silent``, ``whole``
             where there is a fall, and those of `along`; and after it, not registered, ``row`` and ``v``.
         """
-        design = self._design
+        design, regions = self._design, self._list
 
         # 1. The number.
         low = Signal(design.top)
@@ -108,9 +70,9 @@ class Regions:
         near = subtract & ~d[design.top :].any()
         units = d[design.frac_bits :]
         _, leading = _leading_one(low)
-        place = Signal(self._place_bits)
-        m.d.comb += place.eq(Mux(near, leading, units[: self._unit_bits]))
-        silent = silent | (~near & units[self._unit_bits :].any())
+        place = Signal(regions.place_bits)
+        m.d.comb += place.eq(Mux(near, leading, units[: regions.unit_bits]))
+        silent = silent | (~near & units[regions.unit_bits :].any())
         stage = pipeline.stage(low=low, near=near, place=place, subtract=subtract, silent=silent, **along)
 
         # 2. What the list has there.
@@ -118,7 +80,7 @@ class Regions:
         names = ["low", "near", "subtract", "silent", *along]
         item = Signal(self._item)
         if self._in_ram:
-            contents = [self._list.get(i, 0) for i in range(1 << len(number))]
+            contents = [self._contents.get(i, 0) for i in range(1 << len(number))]
             m.submodules.regions = memory = Memory(
                 shape=self._item.size, depth=len(contents), init=contents, attrs=self._attributes
             )
@@ -127,7 +89,7 @@ class Regions:
             stage = pipeline.stage(**carry(stage, names))
         else:
             with m.Switch(number):
-                for i, content in self._list.items():
+                for i, content in self._contents.items():
                     with m.Case(i):
                         m.d.comb += item.eq(content)
         more = {"whole": item.whole} if design.fall else {}
@@ -136,7 +98,7 @@ class Regions:
         names += more
 
         # 3. Shift.
-        shifted = Signal(self._widest + self._segment_bits)
+        shifted = Signal(regions.widest + regions.segment_bits)
         if self._twice:
             coarse = Signal.like(shifted)
             m.d.comb += coarse.eq(stage.low << Cat(Const(0, _SHIFT_BITS), stage.shift[_SHIFT_BITS:]))
@@ -145,9 +107,9 @@ class Regions:
             m.d.comb += shifted.eq(stage.coarse << stage.shift)
         else:
             m.d.comb += shifted.eq(stage.low << stage.shift)
-        more_bits = self._offset_bits - self._widest
-        v = shifted[max(0, -more_bits) : self._widest] << max(0, more_bits)
-        row = stage.key ^ shifted[self._widest :]
+        more_bits = design.polynomials.offset_bits - regions.widest
+        v = shifted[max(0, -more_bits) : regions.widest] << max(0, more_bits)
+        row = stage.key ^ shifted[regions.widest :]
         return SimpleNamespace(row=row, v=v, **carry(stage, names))
 
 

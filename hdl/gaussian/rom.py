@@ -40,28 +40,24 @@ class RomDatapath(GaussianDatapath):
             )
 
     def table(self) -> GaussianTable:
-        """Return what the ROM holds: the table of the adder, as far as the format has such distances."""
-        table, distances = self.format.adder.table(self.format), 1 << self.format.log_bits
-        return GaussianTable(table.sums[:distances], table.differences[:distances])
+        """Return what the ROM holds."""
+        return self.format.adder.table(self.format)
 
     def stages(
         self, m: Module, pipeline: Pipeline, *, d: Value, subtract: Value, silent: Value, **along: Value
     ) -> SimpleNamespace:
         table = self.table()
-        bits, ends = _split(table)
-        sums, differences = table.sums[: 1 << bits], table.differences[: 1 << bits]
-        sum_bits, difference_bits = (max(1, max(column).bit_length()) for column in (sums, differences))
-        rows = [s | t << sum_bits for s, t in zip(sums, differences, strict=True)]
+        bits, (sum_bits, difference_bits) = table.address_bits, table.widths
         m.submodules.rom = rom = Memory(
-            shape=sum_bits + difference_bits, depth=1 << bits, init=rows, attrs=self.memory_attributes
+            shape=sum_bits + difference_bits, depth=1 << bits, init=table.rows, attrs=self.memory_attributes
         )
         port = rom.read_port()
         m.d.comb += [port.addr.eq(d[:bits]), port.en.eq(pipeline.advance)]
 
         beyond = d[bits:].any()
         one = Const(0)
-        if ends:
-            one = beyond & ~silent & Mux(subtract, *(_is_below(d, end) for end in reversed(ends)))
+        if table.ends:
+            one = beyond & ~silent & Mux(subtract, *(_is_below(d, end) for end in reversed(table.ends)))
         read = pipeline.stage(one=one, silent=silent | beyond, subtract=subtract, **along)
         kept = pipeline.stage(row=port.data, **vars(read))
         chosen = Mux(kept.subtract, kept.row[sum_bits:], kept.row[:sum_bits])
@@ -74,17 +70,6 @@ class RomDatapath(GaussianDatapath):
         )
         inverse.gaussian ^= inverse.subtract.replicate(len(gaussian))
         return inverse
-
-
-def _split(table: GaussianTable) -> tuple[int, tuple[int, int] | None]:
-    """Return the address bits of the ROM and, if the tables go on behind it with ones, where these end in either."""
-    bits = table.address_bits
-    half = 1 << (bits - 1)
-    tails = [column[half:] for column in (table.sums, table.differences)]
-    ones = [sum(tail) for tail in tails]
-    if bits > 1 and all(tail == (1,) * n + (0,) * (len(tail) - n) for tail, n in zip(tails, ones, strict=True)):
-        return bits - 1, (half + ones[0], half + ones[1])
-    return bits, None
 
 
 def _is_below(value: Value, limit: int) -> Value:

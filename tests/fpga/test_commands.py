@@ -49,7 +49,7 @@ def test_the_tables_say_what_was_found_and_what_it_means(runs, capsys):
     assert captured.err == ""
     assert [line.rstrip() for line in captured.out.splitlines()] == [
         "   adder   max  mean  rounded  clocks  ROM bits  multipliers",
-        f"*  exact  0.50  0.24   100.0%       {CLOCKS}       640         none",
+        f"*  exact  0.50  0.24   100.0%       {CLOCKS}       288         none",
         "",
         "ice40: iCE40 HX8K",
         "   adder  rom     max  mean  rounded  clocks   LUT4  registers  block RAM  DSP   area  MHz",
@@ -76,7 +76,7 @@ def test_without_synthesis_there_is_one_table(runs, capsys):
     assert runs == []
     table = capsys.readouterr().out.splitlines()
     assert table[0].split() == "adder max mean rounded clocks ROM bits multipliers".split()
-    assert table[1].split() == f"* exact 0.50 0.24 100.0% {CLOCKS} 640 none".split()
+    assert table[1].split() == f"* exact 0.50 0.24 100.0% {CLOCKS} 288 none".split()
     assert table[2].split()[:2] == ["*", "mitchell:corrections=0"]
 
 
@@ -121,7 +121,7 @@ def test_json_is_one_object(runs, capsys):
     assert exact == {
         "adder": "exact",
         "rom": "block",
-        "rom_bits": 640,
+        "rom_bits": 288,
         "multipliers": [],
         "latency": CLOCKS,
         "front": True,
@@ -199,7 +199,7 @@ def test_a_plot_has_a_panel_for_each_device_with_error_against_area(runs, monkey
 def test_without_synthesis_the_plot_has_error_against_rom_bits(runs, monkeypatch):
     (ax,) = drawn(monkeypatch, *EXACT, "--adder", "mitchell:corrections=0", "--no-synthesis").axes
     large, small = marks(ax)
-    assert [x for x, _ in large] == [0, 640]
+    assert [x for x, _ in large] == [0, 288]
     assert small == []
 
 

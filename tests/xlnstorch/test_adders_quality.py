@@ -1,4 +1,4 @@
-"""What is said about an adder: its errors against mpmath, and the size of its tables by hand."""
+"""What is said about the errors of an adder, against mpmath."""
 
 import dataclasses
 import itertools
@@ -9,7 +9,7 @@ import torch
 from lnstesting import Off
 
 from xlnstorch import Exact, LNSFormat, lns8, lns12, lns16
-from xlnstorch.adders import AdderCost, AdderQuality, GaussianTable, measure
+from xlnstorch.adders import AdderQuality, measure
 
 mp = mpmath.MPContext()
 mp.dps = 40
@@ -138,35 +138,3 @@ def test_progress_rises_to_all_there_is(every):
     assert done == sorted(done)
     assert (done[0], done[-1]) == (0, reach)
     assert len(done) == {1: 5, 2: 4}.get(every, 3)  # one a block, and one at the end
-
-
-@pytest.mark.parametrize(
-    ("format", "address_bits", "data_bits"),
-    [(LNSFormat(3, 0), 1, 1), (lns8, 6, 5), (lns12, 9, 9), (lns16, 11, 10), (LNSFormat(5, 12), 16, 16)],
-    ids=repr,
-)
-def test_the_tables_of_the_exact_adder_and_the_rom_that_holds_them(format, address_bits, data_bits):
-    table, units = format.adder.table(format), 2**format.frac_bits
-
-    def d_where_t_is(value):
-        return -mp.log(1 - mp.mpf(2) ** (-mp.mpf(value) / units), 2) * units  # t is its own inverse
-
-    assert len(table) == mp.ceil(d_where_t_is(0.5)) > 2 ** (address_bits - 1)
-    assert 2 ** (data_bits - 1) <= round(d_where_t_is(1)) < 2**data_bits
-    assert (table.address_bits, table.data_bits) == (address_bits, data_bits)
-    assert format.adder.cost(format) == AdderCost(rom_bits=2 * data_bits << address_bits, multipliers=())
-
-
-def test_a_table_needs_as_many_bits_as_its_longest_integer_and_its_last_address():
-    assert GaussianTable((0,), (0,)).data_bits == GaussianTable((0,), (0,)).address_bits == 1
-    assert GaussianTable((7, 1), (0, 8)).data_bits == 4
-    assert GaussianTable((8, 1), (0, 7)).data_bits == 4
-    assert [GaussianTable((1,) * n, (0,) * n).address_bits for n in (2, 3, 4, 5, 1024, 1025)] == [1, 2, 2, 3, 10, 11]
-
-
-def test_an_adder_that_reaches_further_has_a_longer_table():
-    format = with_adder(lns8, Off(by=1, below=100))
-    table = format.adder.table(format)
-    assert len(table) == 100
-    assert table.sums[-1] == table.differences[-1] == 1
-    assert format.adder.cost(format) == AdderCost(rom_bits=2 * 5 << 7)

@@ -4,12 +4,13 @@ Each is one description, from parameters to tables and widths, that has two uses
 torch integers, and :mod:`hdl.gaussian` builds its gates.
 """
 
-from .adder import Adder, AdderCost, GaussianTable
+from .adder import Adder, AdderCost
 from .exact import Exact
 from .mitchell import Mitchell
 from .names import ADDERS, named_adder
 from .piecewise import Piecewise
 from .quality import AdderQuality, measure
+from .table import GaussianTable
 
 __all__ = [
     "ADDERS",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..parameters import name_of
+from .table import GaussianTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,50 +18,22 @@ if TYPE_CHECKING:
     from ..exact import LogScale
     from ..formats import LNSFormat
 
-__all__ = ["MAX_TABLE_ENTRIES", "Adder", "AdderCost", "GaussianTable", "TabledAdder"]
+__all__ = ["MAX_TABLE_ENTRIES", "Adder", "AdderCost", "TabledAdder"]
 
 # Above this many entries a table would cost more memory than it saves time: two of 2**21 int64 are 32 MiB.
 MAX_TABLE_ENTRIES = 1 << 21
 
 
 @dataclasses.dataclass(frozen=True)
-class GaussianTable:
-    """The two Gaussian logarithms of an adder, for every d at which either is not zero.
-
-    Attributes
-    ----------
-    sums, differences : tuple of int
-        ``s(d)`` and ``t(d)`` for d = 0, 1, …, in units of the last place. ``t(0)`` is infinite; the entry holds 0, and
-        whoever reads the table handles ``x - x`` before.
-    """
-
-    sums: tuple[int, ...]
-    differences: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.sums)
-
-    @property
-    def address_bits(self) -> int:
-        """Bits of d that address either table in a ROM."""
-        return max(1, (len(self) - 1).bit_length())
-
-    @property
-    def data_bits(self) -> int:
-        """Bits of an entry, at least 1."""
-        return max(1, max(*self.sums, *self.differences).bit_length())
-
-
-@dataclasses.dataclass(frozen=True)
 class AdderCost:
-    """What an adder needs in hardware, before synthesis.
+    """What the gates of an adder have, before synthesis.
 
     Attributes
     ----------
     rom_bits : int
-        Of all its tables together, as they lie in the ROM.
+        Of all its memories together, where tables are kept in block RAM.
     multipliers : tuple of (int, int)
-        Width of the operands of each multiplier.
+        Widths of the operands of each multiplier.
     """
 
     rom_bits: int
@@ -94,14 +67,14 @@ class Adder(ABC):
         return ()
 
     def table(self, format: LNSFormat) -> GaussianTable:
-        """Return every integer that this adder can use, for hardware that keeps them in a ROM.
+        """Return every integer that the format can use, for hardware that keeps them in a ROM.
 
         Raises
         ------
         ValueError
             There are 2**21 or more.
         """
-        reach = self.reach(format)
+        reach = min(self.reach(format), 1 << format.log_bits)
         if reach >= MAX_TABLE_ENTRIES:
             raise ValueError(f"a table must have fewer than {MAX_TABLE_ENTRIES} entries, not the {reach} of {format}")
         d = torch.arange(reach)
@@ -110,9 +83,8 @@ class Adder(ABC):
         return GaussianTable(tuple(sums.tolist()), (0, *(-differences[1:]).tolist()))
 
     def cost(self, format: LNSFormat) -> AdderCost:
-        """Return what the adder needs in hardware: by default a ROM of both tables, filled up to powers of two."""
-        table = self.table(format)
-        return AdderCost(rom_bits=(2 << table.address_bits) * table.data_bits)
+        """Return what the gates of the adder have: by default the ROM of its table."""
+        return AdderCost(rom_bits=self.table(format).rom_bits)
 
 
 class TabledAdder(Adder):

@@ -15,6 +15,7 @@ from .. import cache, double_double, exact, rounding
 from ..checks import as_integer
 from . import curves, generator, segments
 from .adder import AdderCost, TabledAdder
+from .regions import RegionList
 from .segments import Polynomials, Region, SegmentedGaussian
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ class Piecewise(TabledAdder):
 
     def cost(self, format: LNSFormat) -> AdderCost:
         design = self.design(format)
-        return AdderCost(design.rom_bits, design.multipliers)
+        tables = [polynomials.rom_shape for polynomials in (design.polynomials, design.fall) if polynomials]
+        rom_bits = sum(rows * bits for rows, bits in tables) + RegionList(design, format.log_bits).rom_bits
+        return AdderCost(rom_bits, design.multipliers)
 
 
 @functools.lru_cache(maxsize=64)

@@ -86,12 +86,24 @@ class Polynomials:
         return len(self.rows) * sum(self.coefficient_bits if self.offset_bits else self.coefficient_bits[:1])
 
     @property
+    def rom_shape(self) -> tuple[int, int]:
+        """Rows of the ROM that holds the coefficients, and bits of a row, zeros beside plain values included."""
+        return max(2, len(self.rows)), sum(self.coefficient_bits)
+
+    @property
+    def splits_slope(self) -> bool:
+        """Whether the slope has more bits than a multiplier takes, so that it is multiplied in two parts."""
+        return bool(self.offset_bits) and self.coefficient_bits[1] > OPERAND_BITS
+
+    @property
     def multipliers(self) -> tuple[tuple[int, int], ...]:
         """Widths of the operands of each multiplier; none where all segments are single distances."""
         if not self.offset_bits:
             return ()
-        outer = (self.coefficient_bits[1], self.offset_bits)
-        return (outer,) if self.degree == 1 else (outer, (self.coefficient_bits[2], self.inner_bits))
+        slope = self.coefficient_bits[1]
+        parts = (OPERAND_BITS, slope - OPERAND_BITS) if self.splits_slope else (slope,)
+        outer = tuple((part, self.offset_bits) for part in parts)
+        return outer if self.degree == 1 else (*outer, (self.coefficient_bits[2], self.inner_bits))
 
     def evaluate(self, d: torch.Tensor, subtract: torch.Tensor) -> torch.Tensor:
         """Return y for int64 d that all lie in regions of s, or of t where bool `subtract`."""
