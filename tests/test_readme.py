@@ -33,6 +33,12 @@ def test_the_two_command_lines_are_there():
     ]
 
 
+def test_every_page_is_linked_and_every_link_leads_somewhere():
+    links = set(re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", README))
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 def rows(text: str) -> list[list[str]]:
     """Return the words of each line, without the rate, which depends on the machine."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
