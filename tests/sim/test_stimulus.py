@@ -100,6 +100,19 @@ def test_corners_are_all_pairs_for_each_operation():
     assert triples == {(op, a, b) for op in (0, 1) for a in words for b in words}
 
 
+@pytest.mark.parametrize("text", ["from_fixed:width=64", "to_fixed:width=64"])
+def test_the_bits_of_64_are_tried_as_signed_integers(text):
+    unit = named_unit(text, lns8)
+    for name in GENERATED:
+        if applies(name, unit):
+            vectors = generate(name, unit, seed=0, count=100)
+            assert vectors.operands["a"].dtype == np.int64
+            assert len(evaluate(unit, vectors)["flags"]) == len(vectors)
+    corners = set(generate("corners", unit, seed=0, count=1).operands["a"].tolist())
+    if text.startswith("from"):
+        assert {0, 1, -1, 2**62, 2**63 - 1, -(2**63), 1 - 2**63} <= corners
+
+
 @pytest.mark.parametrize("name", ["random", "table", "near-cancelling", "saturation"])
 def test_the_seed_and_nothing_else_decides(name):
     first, again, other = (generate(name, Adder(format=lns8), seed=seed, count=200).operands for seed in (5, 5, 6))
