@@ -35,6 +35,8 @@ __all__ = ["ALU", "OperandLayout"]
 class OperandLayout(WordLayout):
     """A word in the low bits of a field that also holds what is no word; as a tensor, the bits in int64."""
 
+    meaning = "what the operation takes, in the low bits"
+
     def __init__(self, format: LNSFormat, width: int):
         super().__init__(format)
         word = {name: field.shape for name, field in self}
@@ -79,24 +81,33 @@ class ALU(Unit):
     rom : {"block", "luts"}
         Where tables are kept: in block RAM, or in lookup tables.
     converters : tuple of str
-        From and to which numbers there are conversions, ``from_float32``, ``to_float32`` and so on: of ``"float16"``,
-        ``"bfloat16"``, ``"float32"``, and ``"fixed"``, which are fixed-point numbers as of :class:`~hdl.FromFixed`.
+        From and to which numbers there are conversions, ``from_float32``, ``to_float32`` and so on: any of
+        ``float16``, ``bfloat16``, ``float32``, and ``fixed``, a fixed-point number as ``from_fixed`` has by default.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A parameter is not as above, or the format cannot have these gates; the message says why.
     """
 
     name = "alu"
 
     def __init__(self, *, format: LNSFormat, rom: str = "block", converters: tuple[str, ...] = ("float32", "fixed")):
         self.check_format(format)
+        self._converters = _check_converters(converters)
         self._adder = AddSubtract(format=format, rom=rom)
         self._product = _Member.of(Product(format=format))
         self._others = [_Member.of(unit(format=format)) for unit in (SquareRoot, Signs, MinMax, Relu, Compare)]
-        for kind in converters:
-            if kind not in _CONVERTERS:
-                raise ValueError(f"converters must be among {', '.join(_CONVERTERS)}, not {kind!r}")
+        for kind in self._converters:
             parameters = {"format": format, "rom": rom, **_CONVERTERS[kind][2]}
             for direction, unit in zip(("from", "to"), _CONVERTERS[kind][:2], strict=True):
                 self._others.append(_Member(f"{direction}_{kind}", unit(**parameters), [f"{direction}_{kind}"]))
         super().__init__(format=format)
+
+    @property
+    def converters(self) -> tuple[str, ...]:
+        """From and to which numbers there are conversions."""
+        return self._converters
 
     @classmethod
     def check_format(cls, format: LNSFormat) -> None:
@@ -206,6 +217,17 @@ _CONVERTERS: dict[str, tuple[type[Unit], type[Unit], dict]] = {
     "float32": (FromFloat, ToFloat, {"dtype": torch.float32}),
     "fixed": (FromFixed, ToFixed, {}),
 }
+
+
+def _check_converters(converters: tuple[str, ...]) -> tuple[str, ...]:
+    if not isinstance(converters, tuple | list):
+        raise TypeError(f"converters must be a tuple of names such as ('float32', 'fixed'), not {converters!r}")
+    for kind in converters:
+        if not isinstance(kind, str) or kind not in _CONVERTERS:
+            raise ValueError(f"converters must be among {', '.join(_CONVERTERS)}, not {kind!r}")
+    if len(set(converters)) < len(converters):
+        raise ValueError(f"converters must be different, not {', '.join(converters)}")
+    return tuple(converters)
 
 
 class _Member(NamedTuple):

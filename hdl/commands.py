@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xlnstorch.cli import CommandError, add_format_options, format_of
+from xlnstorch.parameters import split_names
 
 if TYPE_CHECKING:
     import torch
@@ -61,7 +62,7 @@ Exit status: 0 done; 2 usage."""
 
         given = {key: getattr(options, key) for key in _parameters(unit_class)}
         # What None stands for is known to the unit.
-        parameters = {key: getattr(unit, key, value) if value is None else value for key, value in given.items()}
+        parameters = {key: getattr(unit, key, None) if value is None else value for key, value in given.items()}
         description = describe(top, name, parameters)
         if target is None and options.json:
             sys.stdout.write(json.dumps(description) + "\n")
@@ -98,14 +99,15 @@ def _parser(name: str, unit_class: type[Unit]) -> argparse.ArgumentParser:
     own = parser.add_argument_group("parameters of the unit")
     for key, parameter in _parameters(unit_class).items():
         kind, default = parameter.annotation.removesuffix(" | None"), parameter.default
-        shown = "" if default in (None, parameter.empty) else f" (default: {str(default).removeprefix('torch.')})"
+        shown = "" if default in (None, parameter.empty) else f" (default: {_text(default)})"
         common = {"dest": key, "required": default is parameter.empty, "default": default}
         common["help"] = _documented(unit_class, key) + shown
         option = f"--{key.replace('_', '-')}"
         if kind == "bool":
             own.add_argument(option, action=argparse.BooleanOptionalAction, **common)
         else:
-            own.add_argument(option, type=_KINDS[kind], metavar="N" if kind == "int" else "NAME", **common)
+            metavar = {"int": "N", _NAMES: "NAME+NAME"}.get(kind, "NAME")
+            own.add_argument(option, type=_KINDS[kind], metavar=metavar, **common)
     return parser
 
 
@@ -134,8 +136,14 @@ def _dtype(text: str) -> torch.dtype:
     return found
 
 
+def _text(value: object) -> str:
+    """Return a value of a parameter as a command line gives it."""
+    return "+".join(value) or "none" if isinstance(value, tuple) else str(value).removeprefix("torch.")
+
+
+_NAMES = "tuple[str, ...]"
 # By what a unit says of its parameter.
-_KINDS: dict[str, Callable[[str], object]] = {"int": int, "str": str, "torch.dtype": _dtype}
+_KINDS: dict[str, Callable[[str], object]] = {"int": int, "str": str, "torch.dtype": _dtype, _NAMES: split_names}
 
 
 def _make_unit(unit_class: type[Unit], options: argparse.Namespace) -> Unit:

@@ -8,7 +8,7 @@ import torch
 
 import hdl
 from xlnstorch.formats import LNSFormat
-from xlnstorch.parameters import split_parameters
+from xlnstorch.parameters import split_names, split_parameters
 
 __all__ = ["named_unit"]
 
@@ -20,7 +20,7 @@ def named_unit(text: str, format: LNSFormat) -> hdl.Unit:
     ----------
     text : str
         A key of :data:`hdl.UNITS`, as in ``add``, or with parameters as in ``dot:lanes=2``,
-        ``from_float:dtype=bfloat16`` or ``from_fixed:width=24,signed=False``.
+        ``from_float:dtype=bfloat16``, ``from_fixed:width=24,signed=False`` or ``alu:converters=float16+fixed``.
     format : LNSFormat
 
     Raises
@@ -31,8 +31,11 @@ def named_unit(text: str, format: LNSFormat) -> hdl.Unit:
     name, _, rest = text.partition(":")
     if name not in hdl.UNITS:
         raise ValueError(f"unit must be one of {', '.join(hdl.UNITS)}, not {name!r}")
-    known = [key for key in inspect.signature(hdl.UNITS[name]).parameters if key != "format"]
-    given = {key: _value(value) for key, value in split_parameters(f"unit {name}", rest, known).items()}
+    known = {key: each for key, each in inspect.signature(hdl.UNITS[name]).parameters.items() if key != "format"}
+    given = {
+        key: split_names(value) if known[key].annotation == "tuple[str, ...]" else _value(value)
+        for key, value in split_parameters(f"unit {name}", rest, known).items()
+    }
     hdl.UNITS[name].check_format(format)
     return hdl.UNITS[name](format=format, **given)
 

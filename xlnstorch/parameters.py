@@ -6,7 +6,7 @@ import dataclasses
 import typing
 from collections.abc import Collection, Mapping
 
-__all__ = ["name_of", "named", "split_parameters"]
+__all__ = ["name_of", "named", "split_names", "split_parameters"]
 
 _T = typing.TypeVar("_T")
 # What an error calls a value of a type; no text is a wrong one.
@@ -39,6 +39,11 @@ def split_parameters(what: str, text: str, known: Collection[str]) -> dict[str, 
             raise ValueError(f"the parameter {key} of the {what} must be given once, as {key}=VALUE")
         given[key] = value
     return given
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Return the names in ``name+name``, which is the value of a parameter that takes several; none of ``none``."""
+    return () if text == "none" else tuple(text.split("+"))
 
 
 def named(what: str, text: str, types: Mapping[str, type[_T]]) -> _T:

@@ -105,10 +105,20 @@ def test_converters_are_chosen_and_the_operand_is_as_wide_as_the_widest(run_unit
         check(unit, random_cases(unit, random.Random(width), 300), run_unit)
 
 
-def test_an_unknown_converter_is_refused():
-    with pytest.raises(ValueError) as caught:
-        ALU(format=lns8, converters=("float64",))
-    assert str(caught.value) == "converters must be among float16, bfloat16, float32, fixed, not 'float64'"
+@pytest.mark.parametrize(
+    ("converters", "error", "message"),
+    [
+        (("float64",), ValueError, "converters must be among float16, bfloat16, float32, fixed, not 'float64'"),
+        ([["fixed"]], ValueError, "converters must be among float16, bfloat16, float32, fixed, not ['fixed']"),
+        (("fixed", "fixed"), ValueError, "converters must be different, not fixed, fixed"),
+        ("fixed", TypeError, "converters must be a tuple of names such as ('float32', 'fixed'), not 'fixed'"),
+        (None, TypeError, "converters must be a tuple of names such as ('float32', 'fixed'), not None"),
+    ],
+)
+def test_converters_that_are_none_are_refused(converters, error, message):
+    with pytest.raises(error) as caught:
+        ALU(format=lns8, converters=converters)
+    assert str(caught.value) == message
 
 
 def test_golden_functions_take_bits_and_give_bits():

@@ -129,6 +129,19 @@ def test_parameters_of_any_unit_are_options(capsys):
     assert "argument --dtype: must be a dtype such as float16, not 'float8'" in capsys.readouterr().err
 
 
+def test_several_names_are_joined_by_plus(capsys):
+    with pytest.raises(SystemExit):
+        main(["verilog", "alu", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--converters NAME+NAME From and to which numbers there are conversions" in shown
+    assert "(default: float32+fixed)" in shown
+    for given, wanted in (("fixed+float16", ["fixed", "float16"]), ("none", [])):
+        assert main(["verilog", "alu", "--format", "lns8", "--converters", given, "-o", "-", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["parameters"]["converters"] == wanted
+    assert main(["verilog", "alu", "--converters", "fixed+fixed", "-o", "-"]) == 2
+    assert capsys.readouterr().err == "lns verilog: converters must be different, not fixed, fixed\n"
+
+
 def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path, capsys, monkeypatch):
     file = tmp_path / "adder.v"
     file.write_text("old")

@@ -21,6 +21,13 @@ def test_parameters_are_integers_truth_values_dtypes_and_text():
     assert (layout.width, layout.signed) == (13, False)
 
 
+def test_several_names_are_joined_by_plus():
+    assert named_unit("alu:converters=float16+fixed", lns8).converters == ("float16", "fixed")
+    assert named_unit("alu:converters=fixed,rom=luts", lns8).converters == ("fixed",)
+    assert named_unit("alu:converters=none", lns8).converters == ()
+    assert named_unit("alu", lns8).converters == ("float32", "fixed")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -33,6 +40,24 @@ def test_parameters_are_integers_truth_values_dtypes_and_text():
 )
 def test_what_names_no_unit_is_refused(text, message):
     with pytest.raises(ValueError) as caught:
+        named_unit(text, lns8)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("matvec:columns=x", "columns must be an integer, not 'x'"),
+        ("dot:beats=foo", "beats must be an integer, not 'foo'"),
+        ("dot:lanes=True", "lanes must be an integer, not True"),
+        ("from_fixed:width=float16", "width must be an integer, not torch.float16"),
+        ("alu:converters=float64", "converters must be among float16, bfloat16, float32, fixed, not 'float64'"),
+        ("alu:converters=", "converters must be among float16, bfloat16, float32, fixed, not ''"),
+        ("alu:converters=fixed+fixed", "converters must be different, not fixed, fixed"),
+    ],
+)
+def test_a_value_that_a_parameter_cannot_have_is_refused(text, message):
+    with pytest.raises((TypeError, ValueError)) as caught:
         named_unit(text, lns8)
     assert str(caught.value) == message
 
