@@ -20,6 +20,8 @@ __all__ = ["FlagsLayout", "WordLayout", "classify", "fit", "range_of"]
 class WordLayout(data.StructLayout):
     """The word of a format as an Amaranth layout: ``field``, and ``sign`` above it."""
 
+    meaning = "word"  # in descriptions of Verilog, as of every layout of this kind
+
     def __init__(self, format: LNSFormat):
         super().__init__({"field": unsigned(format.log_bits), "sign": unsigned(1)})
         self.word_format = format  # "format" is taken: it tells how a simulator shows a value
@@ -41,6 +43,8 @@ class FlagsLayout(data.StructLayout):
     names : collection of str
         The flags that a unit has, by default all; the others are zero, whatever the golden model says.
     """
+
+    meaning = "flags"
 
     def __init__(self, names: Collection[str] = FLAGS):
         super().__init__({flag: unsigned(1) for flag in FLAGS})

@@ -37,7 +37,28 @@ def _layout(format: LNSFormat, width: int | None, frac_bits: int | None, signed:
     return layout
 
 
-class FromFixed(WordUnit):
+class _Fixed:
+    """What a unit says of the fixed-point numbers in its `_layout`."""
+
+    _layout: FixedLayout
+
+    @property
+    def width(self) -> int:
+        """Bits of the fixed-point number, the sign included."""
+        return self._layout.width
+
+    @property
+    def frac_bits(self) -> int:
+        """How many of them lie behind the binary point."""
+        return self._layout.frac_bits
+
+    @property
+    def signed(self) -> bool:
+        """Whether it is in two's complement."""
+        return self._layout.signed
+
+
+class FromFixed(_Fixed, WordUnit):
     """The word nearest to a fixed-point number, ``a / 2**frac_bits``.
 
     Exact: the logarithm of a rational number is an integer or irrational, so there are no ties.
@@ -122,7 +143,7 @@ class FromFixed(WordUnit):
         )
 
 
-class ToFixed(Converter):
+class ToFixed(_Fixed, Converter):
     """The fixed-point number nearest to a word, ``fixed / 2**frac_bits``, half to even.
 
     What is beyond the range is the nearest end of it, which without a sign is zero for negative numbers. NaN is zero.

@@ -68,11 +68,13 @@ class FloatLayout(data.StructLayout):
         Another `dtype`.
     """
 
+    meaning = "floating-point number"
+
     def __init__(self, dtype: torch.dtype):
         if dtype not in FLOATS:
             raise TypeError(f"dtype must be torch.float16, torch.bfloat16 or torch.float32, not {dtype!r}")
         self._float = FLOATS[dtype]
-        self._dtype = dtype
+        self.dtype = dtype
         super().__init__(
             {
                 "fraction": unsigned(self._float.fraction_bits),
@@ -85,7 +87,7 @@ class FloatLayout(data.StructLayout):
         """Return numbers, as the non-negative integers on the wires (int64), in the dtype."""
         width = self._float.width
         signed = torch.from_numpy(integers - (integers >> (width - 1) << width))
-        return signed.to(self._float.integer_dtype).view(self._dtype)
+        return signed.to(self._float.integer_dtype).view(self.dtype)
 
     def integers(self, tensor: torch.Tensor) -> np.ndarray:
         """Return the bits of a tensor of the dtype as the non-negative integers on the wires, in int64."""
@@ -110,6 +112,8 @@ class FixedLayout(data.StructLayout):
     TypeError, ValueError
         A parameter is not as above; the message names it.
     """
+
+    meaning = "fixed-point number"
 
     def __init__(self, width: int, frac_bits: int, signed: bool = True):
         if not isinstance(signed, bool):
