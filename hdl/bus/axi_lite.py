@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from types import SimpleNamespace
 
 from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal, Value
@@ -185,7 +187,9 @@ class AxiLite(wiring.Component):
         m.submodules.core = ResetInserter(clear)(inner)
         flags = Signal(len(FLAGS))
         if "flags" in unit.o.payload.shape().members:
-            m.d.comb += flags.eq(Mux(arrives & ~clear, unit.o.payload.flags.as_value(), 0))
+            every = unit.o.payload.flags.as_value()  # of a result, or of each row of one
+            groups = (every[start : start + len(FLAGS)] for start in range(0, len(every), len(FLAGS)))
+            m.d.comb += flags.eq(Mux(arrives & ~clear, functools.reduce(operator.or_, groups), 0))
         return SimpleNamespace(
             operands=operands, results=results, operands_full=operands_full, results_full=results_full, flags=flags
         )

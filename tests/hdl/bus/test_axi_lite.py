@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hdltesting import golden_answers
 
-from hdl import ALU, AddSubtract, Multiply, to_verilog
+from hdl import ALU, AddSubtract, MatrixVector, Multiply, to_verilog
 from hdl.bus import AxiLite
-from xlnstorch import LNSFormat, lns16
+from xlnstorch import LNSFormat, lns8, lns16
 from xlnstorch.observe import FLAGS
 from xlnstorch.reference import Reference
 
@@ -291,6 +291,47 @@ def test_the_alu_computes_all_it_can(run_bench):
     found = run_bench(to_verilog(top), "bench_axi_lite", {"steps": steps.steps, "seed": 6}, "verilator")
     assert found["problems"] == []
     assert found["answers"][0]["results"] == expected
+
+
+@pytest.mark.sim
+def test_the_flags_of_every_row_are_kept(run_bench):
+    unit, steps = MatrixVector(format=lns8, rows=3, lanes=1, channels=1), Steps()
+    top = AxiLite(unit)
+    registers = {name: register.offset for name, register in top.map.registers.items()}
+    operations = list(unit.operations)
+
+    def push(**fields):
+        for name, value in fields.items():
+            steps.write(registers[f"IN_{name.upper()}"], value)
+        steps.write(registers["PUSH"], 0)
+
+    one, least, most = lns8.bias, 1, lns8.max_field
+    steps.write(registers["IRQ_ENABLE"], 1 << 2)  # flags
+    products = [
+        ([one, one, most], most, [0, 0, 1]),
+        ([one, most, one], most, [0, 1, 0]),
+        ([most, one, one], most, [1, 0, 0]),
+        ([one, one, least], least, [0, 0, 2]),
+        ([one, one, one], most, [0, 0, 0]),
+    ]
+    for weights, x, flags in products:
+        for row, weight in enumerate(weights):
+            push(op=operations.index("load"), row=row, x_0=weight, last=0)
+        push(op=operations.index("multiply"), x_0=x, last=1)
+        steps.add("clocks", unit.latency + 20)
+        raised = max(flags)
+        steps.add("irq", expect=int(raised != 0))
+        steps.read(registers["IRQ_STATUS"], 0b0011 | (raised != 0) << 2)
+        steps.read(registers["FLAGS"], raised)
+        steps.add("read", registers["OUT_WORD_0"])
+        for row in range(unit.rows):
+            steps.read(registers[f"OUT_FLAGS_{row}"], flags[row])
+        steps.write(registers["FLAGS"], 0xF)
+        steps.read(registers["FLAGS"], 0)
+    found = run_bench(to_verilog(top), "bench_axi_lite", {"steps": steps.steps, "seed": 7}, "verilator")
+    assert found["problems"] == []
+    for step, expected, answered in zip(steps.steps, steps.expected, found["answers"], strict=True):
+        assert expected is None or answered == expected, step
 
 
 @pytest.mark.parametrize(
