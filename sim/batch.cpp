@@ -98,7 +98,7 @@ void batch_run(void *handle, const uint64_t *payloads, int64_t count, uint64_t *
     bool taking = false;
     while (idle < patience && (missing || unfinished || drain)) {
         uint32_t taken = offered & gates.i_ready, come = taking ? gates.o_valid : 0;
-        idle = (taken | come) ? 0 : idle + 1;
+        bool progress = taken != 0;
         for (uint32_t left = taken; left; left &= left - 1) {
             int k = __builtin_ctz(left);
             lanes[k].next += INPUT_WORDS;
@@ -113,7 +113,9 @@ void batch_run(void *handle, const uint64_t *payloads, int64_t count, uint64_t *
             std::memcpy(lanes[k].result, output + k * OUTPUT_WORDS, 8 * OUTPUT_WORDS);
             lanes[k].result += OUTPUT_WORDS;
             missing--;
+            progress = true;
         }
+        idle = progress ? 0 : idle + 1;  // results without end are none
         // An offer stands until it is taken. Each 64 clocks either end changes between hurry and stalls, in all four
         // ways in turn, so that the unit runs at its full rate, fills up, and empties itself.
         bool offer = true;
@@ -144,5 +146,38 @@ void batch_run(void *handle, const uint64_t *payloads, int64_t count, uint64_t *
     report[0] = clocks;
     report[1] = unasked;
 }
+
+// Fills the unit for `count` clocks with payloads, its output taken or not, and resets it while payloads are still
+// offered. Returns how many results came in the next `clocks` clocks, where there should be none.
+int64_t batch_reset(void *handle, const uint64_t *payloads, int64_t count, int64_t take, int64_t clocks) {
+    Batch *batch = static_cast<Batch *>(handle);
+    Vlanes &gates = batch->gates;
+    uint64_t *input = reinterpret_cast<uint64_t *>(&gates.i_payload);
+    gates.i_valid = count ? ALL : 0;
+    gates.o_ready = take ? ALL : 0;
+    for (int64_t clock = 0; clock < count; clock++) {
+        for (int k = 0; k < LANES; k++) {
+            std::memcpy(input + k * INPUT_WORDS, payloads + clock * INPUT_WORDS, 8 * INPUT_WORDS);
+        }
+        batch->clock();
+    }
+    gates.rst = 1;
+    batch->clock();
+    gates.rst = 0;
+    gates.i_valid = 0;
+    gates.o_ready = ALL;
+    int64_t came = 0;
+    for (int64_t clock = 0; clock < clocks; clock++) {
+        batch->clock();
+        came += __builtin_popcount(gates.o_valid);
+    }
+    return came;
+}
+
+#ifdef SELECTED
+void batch_select(void *handle, uint32_t number) {
+    static_cast<Batch *>(handle)->gates.selected = number;
+}
+#endif
 
 }  // extern "C"

@@ -35,11 +35,12 @@ class BatchVerilator(Verilator):
     executable = "batch.so"
     programs: ClassVar[dict[str, str]] = Verilator.programs
 
-    def __init__(self, lanes: int, optimize: bool):
+    def __init__(self, lanes: int, optimize: bool, selected: bool):
         self.build_args = (
             *("--cc", "--exe", "--build", "--top-module", "lanes", "--Mdir", ".", "-o", self.executable),
             *("-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "0", "--x-assign", "fast", "--x-initial", "fast"),
-            *("--no-assert", "-CFLAGS", f"-fPIC -DLANES={lanes}", "-LDFLAGS", "-shared"),
+            *("--no-assert", "-CFLAGS", f"-fPIC -DLANES={lanes}{' -DSELECTED' if selected else ''}"),
+            *("-LDFLAGS", "-shared"),
         )
         level = "-O3" if optimize else "-O1"
         self.make_args = (f"OPT_FAST={level}", f"OPT_SLOW={'-O1' if optimize else '-O0'}", "OPT_GLOBAL=-O2")
@@ -89,6 +90,8 @@ class Batch:
         Its gates, with the top module ``top``: by default what :func:`hdl.to_verilog` makes of it.
     expected : int
         About how many payloads are to come: for many it is worth while to compile for longer.
+    selected_bits : int
+        Width of a port ``selected`` of `verilog` that chooses one of several variants, see :meth:`select`; 0 for none.
     poll : callable, optional
         Called now and then during compilation; may raise, to give up.
 
@@ -103,6 +106,7 @@ class Batch:
         verilog: str | None = None,
         *,
         expected: int = 0,
+        selected_bits: int = 0,
         poll: Callable[[], None] | None = None,
     ):
         self.unit = unit
@@ -111,10 +115,13 @@ class Batch:
         many = expected >= _MANY
         # The payloads of a sequence cannot be shared out.
         self.lanes = _LANES if many and not is_sequential(unit) else 1
-        source = _lanes(unit, self.lanes) + (verilog if verilog is not None else hdl.to_verilog(unit, name=TOP))
-        compiler = BatchVerilator(self.lanes, optimize=many)
+        source = _lanes(unit, self.lanes, selected_bits) + (
+            verilog if verilog is not None else hdl.to_verilog(unit, name=TOP)
+        )
+        compiler = BatchVerilator(self.lanes, optimize=many, selected=bool(selected_bits))
         self._library = ctypes.CDLL(str(compiler.build(source, poll=poll) / compiler.executable))
         self._library.batch_open.restype = ctypes.c_void_p
+        self._library.batch_reset.restype = ctypes.c_int64
         self._handle = ctypes.c_void_p(self._library.batch_open())
 
     def __enter__(self) -> Batch:
@@ -128,6 +135,35 @@ class Batch:
         if self._handle is not None:
             self._library.batch_close(self._handle)
             self._handle = None
+
+    def select(self, number: int) -> None:
+        """Choose a variant of gates that have several; the unit should be reset afterwards."""
+        self._library.batch_select(self._handle, ctypes.c_uint32(number))
+
+    def reset(self, rows: np.ndarray, *, take: bool = True, clocks: int = 64) -> int:
+        """Fill the unit and reset it; return how many results came afterwards, where none should.
+
+        Parameters
+        ----------
+        rows : ndarray of uint64, of shape ``(n, words)``
+            Payloads, one for each clock before the reset; may be none.
+        take : bool
+            Whether results are taken before the reset.
+        clocks : int
+            How long to wait for results after it.
+        """
+        rows = self._checked(rows)
+        return self._library.batch_reset(
+            self._handle, _pointer(rows), ctypes.c_int64(len(rows)), ctypes.c_int64(take), ctypes.c_int64(clocks)
+        )
+
+    def _checked(self, rows: np.ndarray) -> np.ndarray:
+        if self._handle is None:
+            raise ValueError("the gates are closed")
+        rows = np.ascontiguousarray(rows, dtype=np.uint64)
+        if rows.ndim != 2 or rows.shape[1] != self.input_words:
+            raise ValueError(f"rows must have the shape (n, {self.input_words}), not {rows.shape}")
+        return rows
 
     def run(self, rows: np.ndarray, wanted: int | None = None, *, stalls: int = 0, drain: bool = False) -> Outcome:
         """Send payloads and return what comes.
@@ -143,11 +179,7 @@ class Batch:
         drain : bool
             Whether to wait at the end, and see that no more results come.
         """
-        if self._handle is None:
-            raise ValueError("the gates are closed")
-        rows = np.ascontiguousarray(rows, dtype=np.uint64)
-        if rows.ndim != 2 or rows.shape[1] != self.input_words:
-            raise ValueError(f"rows must have the shape (n, {self.input_words}), not {rows.shape}")
+        rows = self._checked(rows)
         wanted = len(rows) if wanted is None else wanted
         if wanted != len(rows) and self.lanes > 1:
             raise ValueError(f"each payload of {self.unit.name} brings a result: {wanted} cannot come of {len(rows)}")
@@ -176,12 +208,13 @@ def _pointer(array: np.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
-def _lanes(unit: Unit, lanes: int) -> str:
+def _lanes(unit: Unit, lanes: int, selected_bits: int = 0) -> str:
     """Return the module around copies of a unit: each has whole words of 64 bits of the ports."""
     ends = {end: payloads.width(getattr(unit, end).payload.shape()) for end in ("i", "o")}
     steps = {end: -(-bits // 64) * 64 for end, bits in ends.items()}
+    port = f"input [{selected_bits - 1}:0] selected, " if selected_bits else ""
     return f"""module lanes(
-  input clk, input rst,
+  {port}input clk, input rst,
   input [{lanes - 1}:0] i_valid, output [{lanes - 1}:0] i_ready, input [{lanes * steps["i"] - 1}:0] i_payload,
   output [{lanes - 1}:0] o_valid, input [{lanes - 1}:0] o_ready, output [{lanes * steps["o"] - 1}:0] o_payload
 );
@@ -199,7 +232,7 @@ def _lanes(unit: Unit, lanes: int) -> str:
     wire [{ends["o"] - 1}:0] payload;
     assign o_payload[k * {steps["o"]} +: {steps["o"]}] = payload;
     {TOP} unit (
-      .clk(clk), .rst(reset),
+      {".selected(selected), " if selected_bits else ""}.clk(clk), .rst(reset),
       .i__valid(valid[k]), .i__ready(i_ready[k]), .i__payload(operands[k * {steps["i"]} +: {ends["i"]}]),
       .o__valid(o_valid[k]), .o__ready(ready[k]), .o__payload(payload)
     );
