@@ -38,8 +38,8 @@ def print_report(report: Report, console: Console) -> None:
     if report.counterexamples:
         console.print("\n[red]first mismatch[/red]")
         console.print(escape(describe(report.counterexamples[0])), soft_wrap=True, highlight=False)
-    for sentence in report.left_out:
-        console.print(f"\nleft out: {escape(sentence)}", soft_wrap=True)
+    if report.left_out:
+        console.print("\n" + "\n".join(f"left out: {escape(sentence)}" for sentence in report.left_out), soft_wrap=True)
     vectors = sum(result.vectors for result in report.results)
     first = report.results[0]
     sums = "" if first.accumulator == LogAccumulator().name else f", {first.accumulator} accumulator"
