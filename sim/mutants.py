@@ -24,6 +24,8 @@ __all__ = ["Hunt", "Mutants", "mutate"]
 
 # A clock's worth of payloads more than the deepest pipeline fills it.
 _FILL = 64
+# From how many states a piece of the vectors runs.
+_STATES = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,23 +96,23 @@ class Hunt:
 
     def __init__(self, unit: Unit, mutants: Mutants):
         self._unit = unit
+        self._none = mutants.none
         self._gates = Batch(unit, mutants.verilog, selected_bits=mutants.bits)
 
     def finds(self, number: int, segments: Iterable[Segment]) -> bool:
         """Whether vectors tell a mutant from the unit: by results, one too many or too few, the rate, or a reset.
 
-        Each segment runs without stalls and with them.
+        Each segment runs without stalls and with them; and pieces of the first one from many states, since what a
+        mutant never changes stays as it was.
         """
         gates, unit = self._gates, self._unit
-        gates.select(number)
         for count, segment in enumerate(segments):
             rows, expected = _rows(unit, segment)
-            gates.reset(rows[:0])
-            for take in (True, False):
-                for fill in (1, unit.latency, unit.latency + 2, _FILL):
-                    if count == 0 and gates.reset(rows[:fill], take=take, clocks=unit.latency + 8):
-                        return True
+            gates.select(number)
+            if count == 0 and (self._survives_resets(rows) or self._depends_on_state(number, rows, expected)):
+                return True
             for stalls in (0, 1 + count):
+                gates.reset(rows[:0])
                 outcome = gates.run(rows, len(expected), stalls=stalls)
                 if outcome.unasked or not outcome.came.all() or (outcome.rows != expected).any():
                     return True
@@ -119,6 +121,31 @@ class Hunt:
             if gates.run(rows[:0], 0, drain=True).unasked:
                 return True
         return False
+
+    def _depends_on_state(self, number: int, rows: np.ndarray, expected: np.ndarray) -> bool:
+        """Whether results are wrong after the mutant has awoken in the midst of others."""
+        if len(rows) != len(expected):  # several make up a result
+            return False
+        rng = np.random.default_rng(0)
+        for before, start in rng.integers(0, len(rows), (_STATES, 2)):
+            self._gates.select(self._none)
+            self._gates.run(rows[before : before + 1 + self._unit.latency], 0)
+            self._gates.select(number)
+            self._gates.reset(rows[:0])
+            piece = slice(start, start + _FILL)
+            outcome = self._gates.run(rows[piece], len(expected[piece]))
+            if not outcome.came.all() or (outcome.rows != expected[piece]).any():
+                return True
+        return False
+
+    def _survives_resets(self, rows: np.ndarray) -> bool:
+        """Whether something comes out of the unit, filled to several depths, after a reset."""
+        depths = (1, self._unit.latency, self._unit.latency + 2, _FILL)
+        return any(
+            self._gates.reset(rows[:depth], take=take, clocks=self._unit.latency + 8)
+            for take in (True, False)
+            for depth in depths
+        )
 
 
 def _rows(unit: Unit, segment: Segment) -> tuple[np.ndarray, np.ndarray]:

@@ -1,8 +1,7 @@
 """The bench must be able to fail: hundreds of faults in each unit, and none that any operands show may escape it.
 
-Yosys plants them: a port of a cell inverted, constant, or mixed up with another. The vectors of ``lns verify`` must find
-each that any operands at all tell from the unit; those that no operands do, a constant that is constant anyway, are
-found by trying all operands.
+Yosys plants them: a port of a cell inverted, constant, or mixed up with another. The vectors of ``lns verify`` must
+find each that any operands at all tell from the unit.
 """
 
 import pytest
@@ -17,7 +16,7 @@ from xlnstorch import lns8
 
 pytestmark = [pytest.mark.sim, pytest.mark.slow]
 
-MUTANTS = 400
+MUTANTS = 150
 UNITS = [
     hdl.Multiply,
     hdl.Divide,
