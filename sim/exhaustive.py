@@ -7,11 +7,13 @@ import hashlib
 import inspect
 import itertools
 import json
+import multiprocessing
+import multiprocessing.connection
 import os
-import threading
+import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +35,8 @@ __all__ = ["Found", "Space", "verify_space"]
 MAX_VECTORS = 1 << 35
 # What is kept when a run is interrupted: a fraction of a second of work.
 _BLOCK = 1 << 22
-# What the golden model gets at once: its intermediate results fit into a core's cache.
-_CHUNK = 1 << 16
+# What the golden model gets at once: its intermediate results fit into a core's cache, and malloc keeps their memory.
+_CHUNK = 1 << 15
 _SAVE_SECONDS = 5.0
 
 
@@ -126,7 +128,7 @@ def verify_space(
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,
     cores: int | None = None,
-    block: int = _BLOCK,
+    block: int | None = None,
 ) -> Found:
     """Compare gates with the golden model on all operands that there are.
 
@@ -139,9 +141,9 @@ def verify_space(
         Called with how many are done and how many there are; 0 and 0 while the gates are compiled. What it raises
         ends the run, whose finished blocks are kept: the same call goes on with the others.
     cores : int, optional
-        How many threads work; by default as many as this process may use.
-    block : int
-        How many vectors are kept or lost together.
+        How many processes work; by default as many as this one may use cores.
+    block : int, optional
+        How many vectors are kept or lost together; by default some seconds' worth.
 
     Raises
     ------
@@ -151,63 +153,111 @@ def verify_space(
     """
     space = Space(unit)
     total = len(space)
-    cores = cores or len(os.sched_getaffinity(0))
-    blocks = range(-(-total // block))
+    block = block or _BLOCK
     record = _Record(unit, verilog, block)
-    found = Found()
-    todo = iter([number for number in blocks if number not in record.done])
-    found.earlier = found.vectors = sum(_size(number, block, total) for number in record.done)
-    stopped, lock = threading.Event(), threading.Lock()
-
-    def work(batch: Batch) -> None:
-        torch.set_num_threads(1)  # the cores are taken by threads like this one
-        with batch:
-            while not stopped.is_set():
-                with lock:
-                    number = next(todo, None)
-                if number is None:
-                    return
-                part = _compare(space, batch, number * block, min(total, (number + 1) * block), stopped)
-                with lock:
-                    _merge(found, part)
-                    if part.mismatches or part.problems:
-                        stopped.set()
-                    elif part.vectors == _size(number, block, total):
-                        record.add(number)
-
-    torch_threads = torch.get_num_threads()
-    gates = [Batch(unit, verilog, expected=total, poll=lambda: progress(0, 0)) for _ in range(min(cores, len(blocks)))]
+    todo = [number for number in range(-(-total // block)) if number not in record.done]
+    found = Found(earlier=sum(_size(number, block, total) for number in record.done))
+    found.vectors = found.earlier
+    Batch(unit, verilog, expected=total, poll=lambda: progress(0, 0)).close()  # compiled here, loaded by all workers
     start = time.monotonic()
     try:
-        with ThreadPoolExecutor(max_workers=len(gates)) as pool:
-            futures = [pool.submit(work, batch) for batch in gates]
-            try:
-                while not all(future.done() for future in futures):
-                    progress(found.vectors, total)
-                    time.sleep(0.1)
-            finally:
-                stopped.set()
-            for future in futures:
-                future.result()
+        with _Workers(space, verilog, todo, block, cores or len(os.sched_getaffinity(0))) as workers:
+            progress(found.vectors, total)
+            for number, part in workers.parts(lambda: progress(found.vectors, total)):
+                _merge(found, part)
+                if part.mismatches or part.problems:
+                    break
+                record.add(number)
         if not found.mismatches and not found.problems:
             record.delete()  # so that the next run does all of it again
     finally:
-        torch.set_num_threads(torch_threads)
         record.save()
     found.seconds = time.monotonic() - start
     return found
+
+
+class _Workers:
+    """Processes that compare blocks, each with gates of its own; leaving the ``with`` block ends them.
+
+    Threads would wait for each other at every operation of the golden model. They are forked, since a unit may be of a
+    type that no other process can import, and do not use threads of torch, which a fork does not have.
+    """
+
+    def __init__(self, space: Space, verilog: str, todo: list[int], block: int, count: int):
+        context = multiprocessing.get_context("fork")
+        position = context.Value("q", 0)
+        self._processes, self._ends = [], []
+        for _ in range(min(count, len(todo))):
+            receive, send = context.Pipe(duplex=False)
+            process = context.Process(
+                target=_work, args=(space, verilog, todo, block, position, send, [*self._ends, receive]), daemon=True
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads: they are not used there
+                process.start()
+            send.close()
+            self._processes.append(process)
+            self._ends.append(receive)
+
+    def __enter__(self) -> _Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+        for process, end in zip(self._processes, self._ends, strict=True):
+            process.join()
+            end.close()
+
+    def parts(self, poll: Callable[[], None]) -> Iterator[tuple[int, Found]]:
+        """Yield the numbers of blocks and what was found in them, as they come, calling `poll` now and then."""
+        working = list(self._ends)
+        while working:
+            for end in multiprocessing.connection.wait(working, timeout=0.2):
+                try:
+                    message = end.recv()
+                except EOFError:
+                    code = self._processes[self._ends.index(end)].exitcode
+                    raise RuntimeError(f"a process that compares stopped, with exit code {code}") from None
+                if isinstance(message, BaseException):
+                    raise message
+                if message is None:
+                    working.remove(end)
+                else:
+                    yield message
+            poll()
+
+
+def _work(space: Space, verilog: str, todo: list[int], block: int, position, send, others: list) -> None:
+    """Compare blocks, as long as there are some that no other process has taken; in a process of its own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, where the parent ends this process
+    for end in others:
+        end.close()
+    try:
+        torch.set_num_threads(1)
+        total = len(space)
+        with Batch(space.unit, verilog, expected=total) as batch:
+            while True:
+                with position.get_lock():
+                    index = position.value
+                    position.value += 1
+                if index >= len(todo):
+                    break
+                number = todo[index]
+                send.send((number, _compare(space, batch, number * block, min(total, (number + 1) * block))))
+        send.send(None)
+    except Exception as error:
+        send.send(error)
 
 
 def _size(number: int, block: int, total: int) -> int:
     return min(total, (number + 1) * block) - number * block
 
 
-def _compare(space: Space, batch: Batch, first: int, end: int, stopped: threading.Event) -> Found:
-    """Compare one block; up to a mismatch, or a problem, or until all work has `stopped`."""
+def _compare(space: Space, batch: Batch, first: int, end: int) -> Found:
+    """Compare one block; up to a mismatch, or a problem."""
     found, unit = Found(), space.unit
     for begin, until in space.chunks(first, end):
-        if stopped.is_set():
-            break
         vectors = space.vectors(begin, until)
         op = {"op": vectors.op} if len(unit.operations) > 1 else {}
         expected = payloads.to_rows(unit.o.payload.shape(), golden.evaluate(unit, vectors), len(vectors))

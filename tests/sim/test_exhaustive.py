@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 
 import numpy as np
 import pytest
@@ -193,7 +194,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
     verilog, block = hdl.to_verilog(unit), 1 << 11
 
     def interrupt(done, total):
-        if done >= total // 4:
+        if total and done >= total // 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -202,23 +203,38 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
     done = json.loads(record.read_text())
     assert 8 <= len(done) < 32
 
-    seen = []
-    monkeypatch.setattr(Space, "vectors", lambda self, *piece, of=Space.vectors: seen.append(piece) or of(self, *piece))
     # Other gates are another run.
-    other = verify_space(hdl.Multiply(format=lns8), hdl.to_verilog(hdl.Multiply(format=lns8)), block=block)
+    multiply = hdl.Multiply(format=lns8)
+    other = verify_space(multiply, hdl.to_verilog(multiply), block=block)
     assert (other.earlier, other.vectors) == (0, 1 << 16)
-    seen.clear()
-    found = verify_space(unit, verilog, block=block)
+
+    def only_others(self, begin, end, of=Space.vectors):
+        assert begin // block not in done
+        return of(self, begin, end)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Space, "vectors", only_others)
+        found = verify_space(unit, verilog, block=block)
     assert (found.earlier, found.vectors, found.mismatches) == (len(done) * block, 1 << 16, 0)
-    assert sorted(begin // block for begin, _ in seen) == sorted(set(range(32)) - set(done))
     assert not record.exists()
     # Once it is done, it can be done again.
     assert verify_space(unit, verilog, block=block).earlier == 0
 
 
 @pytest.mark.sim
-def test_threads_of_torch_are_as_before():
-    before = torch.get_num_threads()
+def test_what_goes_wrong_in_a_process_is_raised_here(monkeypatch):
     unit = hdl.Square(format=TINY)
-    verify_space(unit, hdl.to_verilog(unit))
+
+    def fail(self, begin, end):
+        raise ValueError("by design")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Space, "vectors", fail)
+        with pytest.raises(ValueError, match="by design"):
+            verify_space(unit, hdl.to_verilog(unit))
+        patch.setattr(Space, "vectors", lambda self, begin, end: os._exit(7))
+        with pytest.raises(RuntimeError, match="a process that compares stopped"):
+            verify_space(unit, hdl.to_verilog(unit))
+    before = torch.get_num_threads()
+    assert verify_space(unit, hdl.to_verilog(unit)).vectors == 32
     assert torch.get_num_threads() == before
