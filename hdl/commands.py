@@ -9,12 +9,12 @@ import json
 import os
 import re
 import sys
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xlnstorch.cli import CommandError, add_format_options, format_of
+from xlnstorch.files import replacing
 from xlnstorch.parameters import split_names
 
 if TYPE_CHECKING:
@@ -198,15 +198,6 @@ def _check_output(output: str) -> Path | None:
 
 def _write(texts: Mapping[Path, str]) -> None:
     """Write files; they appear, or are replaced, only when all of each is there."""
-    aside = {target: target.with_name(f".{target.name}.{uuid.uuid4().hex}") for target in texts}
-    try:
-        for target, file in aside.items():
-            file.write_text(texts[target], encoding="utf-8")
-        for target, file in aside.items():
-            file.replace(target)
-    except OSError as error:
-        raise CommandError(f"{str(target)!r} cannot be written: {error.strerror}") from None
-    finally:
-        for file in aside.values():
-            with contextlib.suppress(OSError):
-                file.unlink(missing_ok=True)
+    with contextlib.ExitStack() as stack:
+        for target, text in texts.items():
+            stack.enter_context(replacing(target)).write_text(text, encoding="utf-8")

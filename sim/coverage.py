@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from amaranth.hdl import ShapeLike
 from hdl.convert import FloatLayout
 from hdl.layouts import FlagsLayout, WordLayout
 from hdl.unit import Unit
+from xlnstorch.files import check_writable, replacing
 from xlnstorch.formats import LNSFormat
 from xlnstorch.observe import FLAGS
 
@@ -199,12 +199,11 @@ def read_code(path: Path) -> dict[str, dict]:
 
 
 def check_file(path: Path) -> None:
-    """Raise ValueError if a file cannot be merged with or written, before there is anything to lose."""
+    """Raise ValueError or OSError if a file cannot be merged with or written, before there is anything to lose."""
     read_file(path)
     if not path.absolute().parent.is_dir():
         raise ValueError(f"the folder of {str(path)!r} does not exist")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise ValueError(f"coverage cannot be written to {str(path)!r}")
+    check_writable(path)
 
 
 def merge_file(path: Path, found: Iterable[Coverage]) -> list[Coverage]:
@@ -224,10 +223,9 @@ def merge_file(path: Path, found: Iterable[Coverage]) -> list[Coverage]:
             merged[key].merge(each)
         else:
             merged[key] = each
-    aside = path.with_name(path.name + ".part")
     text = json.dumps({"schema": 1, "coverage": [each.to_json() for each in merged.values()]})
-    aside.write_text(text + "\n")
-    aside.replace(path)
+    with replacing(path) as file:
+        file.write_text(text + "\n")
     return list(merged.values())
 
 

@@ -23,6 +23,7 @@ import hdl
 import xlnstorch
 from hdl.unit import Unit
 from xlnstorch.cache import cache_folder
+from xlnstorch.files import replacing
 
 from . import golden, payloads
 from .batch import Batch
@@ -259,9 +260,8 @@ def _compare(space: Space, batch: Batch, first: int, end: int) -> Found:
     found, unit = Found(), space.unit
     for begin, until in space.chunks(first, end):
         vectors = space.vectors(begin, until)
-        op = {"op": vectors.op} if len(unit.operations) > 1 else {}
         expected = payloads.to_rows(unit.o.payload.shape(), golden.evaluate(unit, vectors), len(vectors))
-        rows = payloads.to_rows(unit.i.payload.shape(), {**vectors.operands, **op}, len(vectors))
+        rows = payloads.to_rows(unit.i.payload.shape(), vectors.fields(unit), len(vectors))
         # A block begins with stalls; what is left of it shows that the unit takes a payload in every clock.
         stalls = 1 + begin if begin == first else 0
         outcome = batch.run(rows, stalls=stalls, drain=begin == first)
@@ -317,9 +317,8 @@ class _Record:
         if self._deleted or not self.done:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._path.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(sorted(self.done)))
-        aside.replace(self._path)
+        with replacing(self._path) as file:
+            file.write_text(json.dumps(sorted(self.done)))
 
     def delete(self) -> None:
         self._deleted = True

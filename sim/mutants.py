@@ -149,6 +149,5 @@ class Hunt:
 
 
 def _rows(unit: Unit, segment: Segment) -> tuple[np.ndarray, np.ndarray]:
-    op = {"op": segment.vectors.op} if len(unit.operations) > 1 else {}
-    sent = payloads.to_rows(unit.i.payload.shape(), {**segment.vectors.operands, **op}, len(segment.vectors))
+    sent = payloads.to_rows(unit.i.payload.shape(), segment.vectors.fields(unit), len(segment.vectors))
     return sent, payloads.to_rows(unit.o.payload.shape(), segment.expected, len(segment))

@@ -106,10 +106,6 @@ class Run:
             **values,
         )
 
-    def sent_columns(self, vectors) -> dict[str, np.ndarray]:
-        """Return the fields of the payloads of some vectors."""
-        return {**vectors.operands, **({"op": vectors.op} if len(self.unit.operations) > 1 else {})}
-
 
 @dataclasses.dataclass(kw_only=True)
 class BenchRun(Run):
@@ -171,7 +167,7 @@ class BenchRun(Run):
         return {"seed": self.seed, "width": width, "coverage": self.coverage, **timing, **job}
 
     def _sent(self, segment: Segment) -> list[int]:
-        return payloads.pack(self.unit.i.payload.shape(), self.sent_columns(segment.vectors))
+        return payloads.pack(self.unit.i.payload.shape(), segment.vectors.fields(self.unit))
 
     def _expected(self, segment: Segment) -> list[int]:
         return payloads.pack(self.unit.o.payload.shape(), segment.expected)
@@ -209,7 +205,7 @@ class BenchRun(Run):
 
     def _counterexample(self, segment: Segment, index: int, first: dict) -> Counterexample:
         places = segment.places(index)
-        sent = {name: column[places] for name, column in self.sent_columns(segment.vectors).items()}
+        sent = {name: column[places] for name, column in segment.vectors.fields(self.unit).items()}
         expected = {name: column[[index]] for name, column in segment.expected.items()}
         return self.counterexample(
             int(segment.vectors.op[places[-1]]),
@@ -257,7 +253,7 @@ class BatchRun(BenchRun):
         step = len(segment.vectors) if segment.vectors.sequence else _PART
         for place in range(0, len(segment.vectors), step):
             part = slice(place, place + step)
-            sent = {name: column[part] for name, column in self.sent_columns(segment.vectors).items()}
+            sent = {name: column[part] for name, column in segment.vectors.fields(self.unit).items()}
             wanted = {name: column[part] for name, column in segment.expected.items()}
             rows = payloads.to_rows(self.unit.i.payload.shape(), sent, len(segment.vectors.op[part]))
             expected = payloads.to_rows(
@@ -312,7 +308,7 @@ class ExhaustiveRun(Run):
         )
         if raw.first is not None:
             index, vectors, expected, got = raw.first
-            sent = payloads.pack(self.unit.i.payload.shape(), self.sent_columns(vectors))
+            sent = payloads.pack(self.unit.i.payload.shape(), vectors.fields(self.unit))
             place = {"stimulus": self.stimulus, "index": index, "source": None, "cycle": None}
             report.counterexamples.append(self.counterexample(int(vectors.op[0]), sent, expected, got, **place))
         if raw.vectors < self.total:

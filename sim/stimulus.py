@@ -39,6 +39,8 @@ _MAX_CORNERS = 4096
 _SUMS = {"add": False, "sub": True, "mac": False, "mul_add": False}
 _FUSED = ("mac", "mul_add")
 
+Columns = dict[str, np.ndarray]
+
 
 @dataclasses.dataclass(frozen=True)
 class Vectors:
@@ -62,6 +64,10 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.op)
 
+    def fields(self, unit: Unit) -> Columns:
+        """Return the fields of the payloads: the operands, and the opcode if the unit has several."""
+        return {**self.operands, **({"op": self.op} if len(unit.operations) > 1 else {})}
+
 
 def corner_distances(format: LNSFormat) -> list[int]:
     """Return the distances of two logarithms at which an adder may change.
@@ -79,9 +85,6 @@ def adder_distances(format: LNSFormat) -> list[int]:
     """Return the corners that the adder names, and their neighbours."""
     distances = {corner + offset for corner in format.adder.corners(format) for offset in (-1, 0, 1)}
     return sorted(distance for distance in distances if 0 <= distance < format.max_finite_field)
-
-
-Columns = dict[str, np.ndarray]
 
 
 def is_sum(operation: str) -> bool:

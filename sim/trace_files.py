@@ -7,14 +7,11 @@ of the header's sources is meant.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import uuid
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +19,7 @@ import numpy as np
 
 from xlnstorch.accumulators import named_accumulator
 from xlnstorch.adders import named_adder
+from xlnstorch.files import check_writable, replacing
 from xlnstorch.formats import LNSFormat
 from xlnstorch.observe import FLAGS
 
@@ -51,8 +49,7 @@ def check_path(path: Path) -> None:
         raise ValueError(f"a trace is a file, not the folder {str(path)!r}")
     if not path.resolve().parent.is_dir():
         raise ValueError(f"the folder of {str(path)!r} does not exist")
-    with _aside(path) as file:
-        file.touch(exist_ok=False)
+    check_writable(path)
 
 
 def write(trace: Trace, path: Path) -> None:
@@ -77,10 +74,8 @@ def write(trace: Trace, path: Path) -> None:
         "sources": list(sources),
     }
     arrays[_HEADER] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    with _aside(path) as file:
-        with file.open("xb") as out:
-            np.savez_compressed(out, **arrays)
-        file.replace(path.resolve())  # what a link names is replaced, not the link
+    with replacing(path) as file, file.open("xb") as out:
+        np.savez_compressed(out, **arrays)
 
 
 def read(path: Path) -> Trace:
@@ -173,16 +168,3 @@ def _format_of(described: dict) -> LNSFormat:
         return LNSFormat(**values, adder=adder, accumulator=accumulator)
     except (ValueError, TypeError) as error:
         raise _UnknownFormat(str(error)) from None
-
-
-@contextlib.contextmanager
-def _aside(path: Path) -> Iterator[Path]:
-    """Give the name of a new file beside `path`, which is removed if it is still there afterwards."""
-    file = path.resolve().with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        yield file
-    except OSError as error:
-        raise type(error)(f"the trace cannot be written to {str(path)!r}: {error.strerror or error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            file.unlink(missing_ok=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import dataclasses
 import functools
 import io
 import json
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ import numpy as np
 import hdl
 from hdl.bus.fields import Field, fields_of
 from hdl.description import describe
+from xlnstorch.files import check_writable, replacing
 
 from . import golden, payloads, workloads
 from .exhaustive import Space
@@ -57,13 +56,9 @@ class VectorFile:
     @functools.cached_property
     def operands(self) -> list[int]:
         """Payloads of operands."""
-        shape, several = self.unit.i.payload.shape(), len(self.unit.operations) > 1
+        shape = self.unit.i.payload.shape()
         return [
-            payload
-            for segment in self.segments
-            for payload in payloads.pack(
-                shape, {**segment.vectors.operands, **({"op": segment.vectors.op} if several else {})}
-            )
+            payload for segment in self.segments for payload in payloads.pack(shape, segment.vectors.fields(self.unit))
         ]
 
     @functools.cached_property
@@ -124,9 +119,8 @@ class VectorFile:
             The file cannot be written.
         """
         check_path(path)
-        with _aside(path) as file:
+        with replacing(path) as file:
             file.write_bytes(KINDS[path.suffix](self))
-            file.replace(path.resolve())  # what a link names is replaced, not the link
 
 
 def make_vectors(
@@ -196,22 +190,7 @@ def check_path(path: Path) -> None:
         raise ValueError(f"output must be a file, not the folder {str(path)!r}")
     if not path.resolve().parent.is_dir():
         raise ValueError(f"the folder of {str(path)!r} does not exist")
-    with _aside(path) as file:
-        file.touch(exist_ok=False)
-
-
-@contextlib.contextmanager
-def _aside(path: Path) -> Iterator[Path]:
-    """Give a file beside `path`, which is gone afterwards."""
-    target = path.resolve()
-    file = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
-        yield file
-    except OSError as error:
-        raise ValueError(f"{str(path)!r} cannot be written: {error.strerror}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            file.unlink(missing_ok=True)
+    check_writable(path)
 
 
 def _npz(vectors: VectorFile) -> bytes:

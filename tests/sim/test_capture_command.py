@@ -134,7 +134,7 @@ def test_a_script_that_computes_nothing_in_the_format_is_told_of_what_it_does(sc
         (["-o", "x.npz", "."], "the script '.' does not exist or is no file"),
         (["-o", "x.bin", "x.py"], "a trace is a .npz file, not 'x.bin'"),
         (["-o", "none/x.npz", "x.py"], "the folder of 'none/x.npz' does not exist"),
-        (["-o", "/proc/x.npz", "x.py"], "the trace cannot be written to '/proc/x.npz': No such file or directory"),
+        (["-o", "/proc/x.npz", "x.py"], "'/proc/x.npz' cannot be written: No such file or directory"),
         (
             ["-o", "x.npz", "--adder", "nearest", "x.py"],
             "adder must be one of exact, piecewise, mitchell, not 'nearest'",

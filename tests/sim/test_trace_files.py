@@ -240,7 +240,7 @@ def test_a_failed_save_leaves_what_was_there_and_nothing_else(tmp_path, monkeypa
     monkeypatch.setattr("numpy.savez_compressed", fail)
     with pytest.raises(OSError) as caught:
         traced(lns8).save(path)
-    assert str(caught.value) == f"the trace cannot be written to {str(path)!r}: No space left on device"
+    assert str(caught.value) == f"{str(path)!r} cannot be written: No space left on device"
     assert os.listdir(tmp_path) == ["trace.npz"]
     same(first, Trace.load(path))
 

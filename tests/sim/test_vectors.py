@@ -218,7 +218,7 @@ def test_what_was_there_stays_where_writing_fails(tmp_path, monkeypatch):
 
     found = make_vectors(named_unit("sqrt", lns8), "sqrt", count=2)
     monkeypatch.setattr("pathlib.Path.write_bytes", full)
-    with pytest.raises(ValueError, match=rf"^'{file}' cannot be written: No space left on device$"):
+    with pytest.raises(OSError, match=rf"^'{file}' cannot be written: No space left on device$"):
         found.write(file)
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
     assert file.read_text() == "before"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import sys
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..cli import CommandError
+from ..files import check_writable, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +29,7 @@ def _kind(output: str) -> str:
 
 
 def check_output(output: str) -> None:
-    """Raise CommandError unless a figure can be written to `output`: a file, or ``-`` for standard output."""
+    """Raise CommandError or OSError unless a figure can be written to `output`, a file, or ``-``, standard output."""
     if output == "-":
         if sys.stdout.isatty():
             raise CommandError("standard output is a terminal; redirect it, or name a file")
@@ -42,8 +40,7 @@ def check_output(output: str) -> None:
         raise CommandError(f"the folder of {output!r} does not exist")
     if Path(output).is_dir():
         raise CommandError(f"output must be a file, not the folder {output!r}")
-    with _aside(output) as file:
-        file.touch(exist_ok=False)
+    check_writable(output)
 
 
 def write_figure(figure: Figure, output: str) -> None:
@@ -51,7 +48,7 @@ def write_figure(figure: Figure, output: str) -> None:
 
     Raises
     ------
-    CommandError
+    OSError
         The file cannot be written.
     """
     import matplotlib
@@ -63,20 +60,5 @@ def write_figure(figure: Figure, output: str) -> None:
     if output == "-":
         sys.stdout.buffer.write(image.getvalue())
         return
-    with _aside(output) as file:
+    with replacing(output) as file:
         file.write_bytes(image.getvalue())
-        file.replace(os.path.realpath(output))  # what a link names is replaced, not the link
-
-
-@contextlib.contextmanager
-def _aside(output: str) -> Iterator[Path]:
-    """Give the name of a new file beside `output`, which is removed if it is still there afterwards."""
-    target = Path(os.path.realpath(output))
-    file = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
-        yield file
-    except OSError as error:
-        raise CommandError(f"{output!r} cannot be written: {error.strerror}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            file.unlink(missing_ok=True)

@@ -1,0 +1,42 @@
+"""A file is whole, or as it was."""
+
+import pytest
+
+from xlnstorch.files import check_writable, replacing
+
+
+def test_it_appears_when_it_is_complete(tmp_path):
+    target = tmp_path / "a.txt"
+    with replacing(target) as file:
+        file.write_text("new")
+        assert not target.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert target.read_text() == "new"
+
+
+def test_what_raises_leaves_the_old_one(tmp_path):
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    with pytest.raises(ZeroDivisionError), replacing(target) as file:
+        file.write_text("half")
+        raise ZeroDivisionError
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert target.read_text() == "old"
+
+
+def test_a_link_stays_a_link(tmp_path):
+    target, link = tmp_path / "a.txt", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    with replacing(link) as file:
+        file.write_text("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    check_writable(tmp_path / "a.txt")
+    assert not list(tmp_path.iterdir())
+    for use in (check_writable, lambda path: replacing(path).__enter__().write_text("")):
+        with pytest.raises(OSError, match=r"cannot be written|No such file"):
+            use("/proc/a.txt")
