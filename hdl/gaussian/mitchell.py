@@ -24,9 +24,9 @@ class MitchellDatapath(GaussianDatapath):
     Latency 4 clocks, 1 more with corrections, and 1 more to round where a format has less than 12 fraction bits. No
     memory and no multiplier.
 
-    Measured of :class:`~hdl.AddSubtract` with Mitchell() (``benchmarks/cells.py``; Yosys 0.70, nextpnr 0.11.1, seed 1):
-    lns16 on an iCE40 HX8K 457 LUT4, 394 registers and 148 MHz, on an ECP5-25k 488, 402 and 180 MHz; lns32 1024, 701 and
-    97 MHz, and 1112, 703 and 149 MHz. With one correction lns16 takes 5 % fewer LUT4, with none 33 %.
+    Measured of :class:`~hdl.AddSubtract` with Mitchell() (``lns adders``; Yosys 0.70, nextpnr 0.11.1, seed 1): lns16 on
+    an iCE40 HX8K 420 LUT4, 428 registers and 151 MHz, on an ECP5-25k 440, 436 and 181 MHz; lns32 932, 767 and 116 MHz,
+    and 896, 769 and 132 MHz. With one correction lns16 takes 6 % fewer LUT4 on an iCE40, with none 36 %.
     """
 
     def __init__(self, format: LNSFormat, *, rom: str = "block"):

@@ -27,9 +27,9 @@ class PiecewiseDatapath(GaussianDatapath):
     longer than one distance. One result a clock. The error is the adder's.
 
     Measured of :class:`~hdl.AddSubtract` (Yosys 0.70, nextpnr 0.11.1, median of seeds 1 to 5): lns32 with Piecewise(2)
-    on an ECP5-25k 477 LUT4, 1340 registers, 9 block RAMs, 3 DSP and 141 MHz, with a logarithm 665, 2081, 5, 5 and
-    140 MHz; lns16 with Piecewise() on an ECP5-25k 195, 412, 1, a DSP and 148 MHz, on an iCE40 HX8K 277 LUT4, 430
-    registers, 2 block RAMs and 167 MHz. On the ECP5 what limits the clock is a DSP between two registers: 3.9 ns, and
+    on an ECP5-25k 476 LUT4, 1340 registers, 9 block RAMs, 3 DSP and 141 MHz, with a logarithm 665, 2081, 5, 5 and
+    141 MHz; lns16 with Piecewise() on an ECP5-25k 195, 412, 1, a DSP and 151 MHz, on an iCE40 HX8K 276 LUT4, 430
+    registers, 2 block RAMs and 162 MHz. On the ECP5 what limits the clock is a DSP between two registers: 3.9 ns, and
     3 ns of wires.
     """
 
