@@ -8,7 +8,7 @@ import os
 import shlex
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import hdl
@@ -278,9 +278,13 @@ def _run_all(
                 total = run.prepare()
                 results.append(None if run.alone else pool.submit(simulate, run, built, total))
                 futures += results[-1:] if results[-1] else []
-            for future in as_completed(futures):  # so that an error shows itself at once
-                if left_out is None or not isinstance(future.exception(), Unavailable):
-                    future.result()
+            unfinished = set(futures)
+            while unfinished:  # an error shows itself at once
+                # A time limit, since a signal that another thread is given does not end the wait.
+                finished, unfinished = wait(unfinished, timeout=0.5, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    if left_out is None or not isinstance(future.exception(), Unavailable):
+                        future.result()
             found = []
             for run, built, result in zip(runs, builds, results, strict=True):
                 if error := built.exception():
