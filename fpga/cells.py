@@ -1,7 +1,7 @@
 """What the cells of a netlist do: models of them that simulators read, from Yosys, and nothing of our own.
 
-Models are public for all cells that a unit becomes on an iCE40. For an ECP5's block RAM and multiplier, DP16KD and
-MULT18X18D, Yosys has only the ports, and their vendor's models may not be passed on: there the levels end.
+There are models of all cells that a unit becomes on an iCE40. Of an ECP5's block RAM and multiplier, DP16KD and
+MULT18X18D, Yosys knows only the ports (its issue 1358): there the levels end.
 """
 
 from __future__ import annotations

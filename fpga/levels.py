@@ -19,7 +19,7 @@ from sim.payloads import width
 from sim.simulators import BuildFailed, ToolMissing
 from xlnstorch import cache
 
-from . import cells, flow, netlists, output_registers
+from . import _child, cells, flow, netlists, output_registers
 from .flow import DEVICES, require_tools, to_rtlil, tool_versions
 from .netlists import Gates
 from .runner import DoesNotFit, Runner
@@ -76,8 +76,10 @@ class _OnDevice(Level):
 
     def _digest(self, level: str, source: str) -> str:
         device = DEVICES[self.device]
-        files = [Path(module.__file__) for module in (cells, flow, netlists, output_registers)]
-        files += [Path(_icebox_vlog()).resolve()] if level == Bitstream.name else []
+        files = [Path(module.__file__) for module in (_child, cells, flow, netlists, output_registers)]
+        if level == Bitstream.name:
+            program = Path(_icebox_vlog()).resolve()
+            files += [program, *sorted(program.parent.glob("icebox*.py"))]
         sources = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
         return cache.digest([source, level, dataclasses.asdict(device), _SEED, tool_versions(device), sources])
 
