@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 from xlnstorch.observe import FLAGS
 
 from ..unit import Unit
-from .clocking import AXI_CLOCKING, add_axi_clocking
+from .clocking import AXI_CLOCKING, on_axi_clock
 from .registers import INTERRUPTS, RegisterMap
 from .slice import RegisterSlice
 
@@ -104,7 +104,6 @@ class AxiLite(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        add_axi_clocking(m, self.aclk, self.aresetn)
         registers = self.map.registers
         clear = Signal()
         core = self._core(m, clear)
@@ -139,14 +138,14 @@ class AxiLite(wiring.Component):
         errors = self._sticky(m, "errors", Cat(push & core.operands_full, pop & empty), written["ERRORS"], write)
         flags = self._sticky(m, "flags", core.flags, written["FLAGS"], write)
         reasons = Signal(len(INTERRUPTS))
-        m.d.comb += reasons.eq(Cat(~empty, core.operands.level == 0, flags.any(), errors.any()))
+        m.d.comb += reasons.eq(Cat(~empty, core.operands_empty, flags.any(), errors.any()))
         m.d.sync += self.irq.eq((reasons & stored["IRQ_ENABLE"]).any())
 
         # Responses.
         m.d.comb += write.error.eq(~Cat(written.values()).any() | (push & core.operands_full))
         sources = {
-            "STATUS": Cat(core.operands.level == 0, core.operands_full, empty, core.results_full),
-            "LEVELS": Cat(_padded(core.operands.level, 16), core.results.level),
+            "STATUS": Cat(core.operands_empty, core.operands_full, empty, core.results_full),
+            "LEVELS": Cat(_sized(core.operands.level, 16), core.results.level),
             "FLAGS": flags,
             "ERRORS": errors,
             "IRQ_STATUS": reasons,
@@ -163,7 +162,7 @@ class AxiLite(wiring.Component):
                         m.d.comb += [read.data.eq(Mux(refused, 0, source)), read.error.eq(refused)]
             with m.Default():
                 m.d.comb += read.error.eq(1)
-        return m
+        return on_axi_clock(m, self.aclk, self.aresetn)
 
     def _core(self, m: Module, clear: Value) -> SimpleNamespace:
         """Add the unit between its FIFOs, all of them emptied by `clear`."""
@@ -172,9 +171,10 @@ class AxiLite(wiring.Component):
         # One more than is let in, since the FIFO refuses early while its output register is still being filled.
         operands = inner.submodules.operands = SyncFIFOBuffered(width=unit.i.payload.shape().size, depth=self.depth + 1)
         results = inner.submodules.results = SyncFIFOBuffered(width=unit.o.payload.shape().size, depth=self.depth + 1)
-        operands_full, results_full = Signal(), Signal()
+        operands_empty, operands_full, results_full = Signal(), Signal(), Signal()
         arrives = unit.o.valid & ~results_full
         inner.d.comb += [
+            operands_empty.eq(operands.level == 0),
             operands_full.eq(operands.level >= self.depth),
             results_full.eq(results.level >= self.depth),
             unit.i.payload.as_value().eq(operands.r_data),
@@ -191,7 +191,12 @@ class AxiLite(wiring.Component):
             groups = (every[start : start + len(FLAGS)] for start in range(0, len(every), len(FLAGS)))
             m.d.comb += flags.eq(Mux(arrives & ~clear, functools.reduce(operator.or_, groups), 0))
         return SimpleNamespace(
-            operands=operands, results=results, operands_full=operands_full, results_full=results_full, flags=flags
+            operands=operands,
+            operands_empty=operands_empty,
+            operands_full=operands_full,
+            results=results,
+            results_full=results_full,
+            flags=flags,
         )
 
     def _write_channels(self, m: Module) -> SimpleNamespace:
@@ -251,5 +256,6 @@ class AxiLite(wiring.Component):
         return register
 
 
-def _padded(value: Value, width: int) -> Value:
-    return Cat(value, Const(0, width - len(value)))
+def _sized(value: Value, width: int) -> Value:
+    """Return the lowest bits of a value, with zeros above it where it has fewer."""
+    return Cat(value, Const(0, width))[:width]

@@ -8,7 +8,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from ..unit import Unit
-from .clocking import AXI_CLOCKING, add_axi_clocking
+from .clocking import AXI_CLOCKING, on_axi_clock
 from .fields import MemoryLayout
 from .slice import RegisterSlice
 
@@ -86,7 +86,6 @@ class AxiStream(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        add_axi_clocking(m, self.aclk, self.aresetn)
         m.submodules.unit = unit = self.unit
         m.submodules.taking = taking = RegisterSlice(_transfer(unit.i.payload.shape()))
         m.submodules.giving = giving = RegisterSlice(_transfer(unit.o.payload.shape()))
@@ -125,7 +124,7 @@ class AxiStream(wiring.Component):
                 unit.o.ready.eq(giving.i.ready),
                 lasts.r_en.eq(unit.o.valid & giving.i.ready),
             ]
-        return m
+        return on_axi_clock(m, self.aclk, self.aresetn)
 
 
 def _transfer(payload: data.Layout) -> data.StructLayout:

@@ -110,4 +110,4 @@ class MemoryLayout:
 
 def _container(width: int) -> int:
     """Return the bytes of the smallest integer of so many bits."""
-    return 1 << ceil_log2(max(-(-width // 8), 1))
+    return 1 << ceil_log2(-(-width // 8))

@@ -1,9 +1,13 @@
 """AXI4-Stream around units, driven by cocotbext-axi, an independent implementation of the protocol."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from amaranth.hdl import ClockSignal, Module
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.sim import Simulator
 
 from hdl import AddSubtract, Multiply, WordLayout, to_verilog
 from hdl.bus import AxiStream
@@ -117,6 +121,84 @@ def test_a_packet_of_a_dot_product_is_a_vector(run_bench):
     for attempt in found["resets"]:
         assert attempt["before"] == expected[: len(attempt["before"])]
         assert attempt["after"] == expected[-1:]
+
+
+class Marked(Multiply):
+    """A unit whose results say themselves which of them is the last."""
+
+    def operands(self):
+        return {**super().operands(), "last": 1}
+
+    def results(self):
+        return {**super().results(), "last": 1}
+
+    def datapath(self, m, pipeline, operands):
+        last = pipeline.branch().delay(self.latency, last=operands.last).last
+        return SimpleNamespace(**vars(super().datapath(m, pipeline, operands)), last=last)
+
+
+class Queue(Multiply):
+    """A unit that may hold more payloads than its latency has clocks; it gives the operand a."""
+
+    latency = 2
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.queue = queue = SyncFIFOBuffered(width=self.format.width, depth=9)
+        m.d.comb += [
+            queue.w_data.eq(self.i.payload.a),
+            queue.w_en.eq(self.i.valid),
+            self.i.ready.eq(queue.w_rdy),
+            self.o.payload.word.eq(queue.r_data),
+            self.o.valid.eq(queue.r_rdy),
+            queue.r_en.eq(self.o.ready),
+        ]
+        return m
+
+
+def transferred(wrapped, sent, ready):
+    """Send transfers, each tdata and tlast; return those that come out, taken in the clocks that are `ready`."""
+    m, received = Module(), []
+    m.submodules.wrapped = wrapped
+    m.d.comb += wrapped.aclk.eq(ClockSignal())
+
+    async def drive(ctx):
+        ctx.set(wrapped.aresetn, 1)
+        await ctx.tick()
+        for data, last in sent:
+            ctx.set(wrapped.s_axis_tvalid, 1)
+            ctx.set(wrapped.s_axis_tdata, data)
+            ctx.set(wrapped.s_axis_tlast, last)
+            await ctx.tick().until(wrapped.s_axis_tready)
+        ctx.set(wrapped.s_axis_tvalid, 0)
+
+    async def take(ctx):
+        for clock in range(200):
+            ctx.set(wrapped.m_axis_tready, ready(clock))
+            if ctx.get(wrapped.m_axis_tvalid) and ready(clock):
+                received.append((ctx.get(wrapped.m_axis_tdata), ctx.get(wrapped.m_axis_tlast)))
+            await ctx.tick()
+
+    simulator = Simulator(m)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(drive)
+    simulator.add_testbench(take)
+    simulator.run()
+    return received
+
+
+def test_tlast_is_the_last_of_a_result_that_has_one():
+    wrapped, lasts = AxiStream(Marked(format=lns8)), [0, 0, 1, 0, 1, 1, 0, 1]
+    sent = [(lns8.bias | lns8.bias + index << 8, last) for index, last in enumerate(lasts)]
+    expected = [(lns8.bias + index, last) for index, last in enumerate(lasts)]
+    assert transferred(wrapped, sent, lambda clock: True) == expected
+    assert (wrapped.operands.bytes, wrapped.results.bytes) == (2, 2)
+
+
+def test_a_unit_may_hold_more_payloads_than_its_latency_says():
+    rng = random.Random(3)
+    sent = [(index, rng.getrandbits(1)) for index in range(40)]
+    assert transferred(AxiStream(Queue(format=lns8)), sent, lambda clock: clock > 60) == sent
 
 
 def test_latency_and_places_in_memory():

@@ -24,3 +24,12 @@ def test_nothing_is_lost_doubled_or_moved_whatever_stalls(seed, run_unit):
         RegisterSlice(LAYOUT), payloads, valid=lambda clock: stalls[clock][0], ready=lambda clock: stalls[clock][1]
     )
     assert [payload for _, payload in received] == payloads
+
+
+@pytest.mark.parametrize("stalled", range(1, 5))
+def test_after_a_stall_it_goes_on_with_one_payload_a_clock(stalled, run_unit):
+    until = 10 + stalled
+    _, received = run_unit(RegisterSlice(LAYOUT), range(30), ready=lambda clock: not 10 <= clock < until)
+    assert [payload for _, payload in received] == list(range(30))
+    clocks = [clock for clock, _ in received]
+    assert clocks == [*range(clocks[0], 10), *range(until, until + 30 - (10 - clocks[0]))]
