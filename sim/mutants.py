@@ -61,7 +61,7 @@ def mutate(unit: Unit, count: int, seed: int) -> Mutants:
         How many faults at most; as many as one in eight of those that there could be, since the pass does not end where
         most of them are asked for.
     seed : int
-        Which ones.
+        Which ones; the choice also depends on the names of cells, which Yosys numbers by a counter of the process.
     """
     from pyosys import libyosys
 
