@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from sim.processes import end, wait_for
 from sim.simulators import BuildFailed
 from xlnstorch.cache import cache_folder
 
@@ -47,7 +46,7 @@ class Runner:
         with self._lock:
             self._closed = True
             for process in self._running:
-                _kill(process)
+                end(process)
 
     def implement(self, rtlil: str, device: Device, seed: int = 1) -> Implementation:
         """Do what :meth:`implement_all` does, with one seed, for a unit as :func:`~fpga.flow.to_rtlil` returns it."""
@@ -139,20 +138,7 @@ class Runner:
                 )
                 self._running.add(process)
             try:
-                while True:
-                    try:
-                        return process.wait(timeout=0.2 if poll else None)
-                    except subprocess.TimeoutExpired:
-                        poll()
+                return wait_for(process, poll)
             finally:
                 with self._lock:
-                    if process.poll() is None:
-                        _kill(process)
                     self._running.discard(process)
-
-
-def _kill(process: subprocess.Popen) -> None:
-    """End a process and those that it has started."""
-    with contextlib.suppress(ProcessLookupError):  # it has just ended
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

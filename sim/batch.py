@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -33,7 +32,6 @@ class BatchVerilator(Verilator):
     """Verilator, making a shared library of the gates and `batch.cpp`."""
 
     executable = "batch.so"
-    programs: ClassVar[dict[str, str]] = Verilator.programs
 
     def __init__(self, lanes: int, optimize: bool, selected: bool):
         self.build_args = (
@@ -78,6 +76,15 @@ class Outcome:
     came: np.ndarray
     unasked: int
     clocks: int
+
+    def wrong(self, expected: np.ndarray) -> np.ndarray:
+        """Return which results differ from the rows expected, or never came."""
+        return (self.rows != expected).any(1) | ~self.came
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong besides, in sentences."""
+        return [f"{self.unasked} results came that no operands had asked for"] if self.unasked else []
 
 
 class Batch:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from amaranth.hdl import ShapeLike
+from amaranth.lib import data
 
 from hdl.convert import FloatLayout
 from hdl.layouts import FlagsLayout, WordLayout
@@ -167,13 +168,13 @@ class Coverage:
         return {"unit": self.unit, "format": self.format, "groups": groups}
 
     @classmethod
-    def from_json(cls, data: Mapping) -> Coverage:
+    def from_json(cls, found: Mapping) -> Coverage:
         """Return what :meth:`to_json` was made from."""
         groups = {
             name: Group(Counter(group["hits"]), set(group["holes"]) | set(group["hits"]))
-            for name, group in data["groups"].items()
+            for name, group in found["groups"].items()
         }
-        return cls(data["unit"], data["format"], groups)
+        return cls(found["unit"], found["format"], groups)
 
 
 def read_code(path: Path) -> dict[str, dict]:
@@ -234,10 +235,10 @@ def read_file(path: Path) -> list[Coverage]:
     if not path.exists():
         return []
     try:
-        data = json.loads(path.read_text())
-        if data["schema"] != 1:
-            raise ValueError(f"its schema is {data['schema']}, not 1")
-        return [Coverage.from_json(each) for each in data["coverage"]]
+        found = json.loads(path.read_text())
+        if found["schema"] != 1:
+            raise ValueError(f"its schema is {found['schema']}, not 1")
+        return [Coverage.from_json(each) for each in found["coverage"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{str(path)!r} is not a file of lns verify --coverage: {error}") from None
 
@@ -253,26 +254,13 @@ def _classes(
     for name, layout in unit.operands_of(operation).items():
         bits = operands[name] & ((1 << payloads.width(layout)) - 1)
         names.append(_class_of(layout, bits))
-    layouts, columns = _layouts_and_columns(unit, operation, results)
-    outcome = _result_classes(layouts, columns)
-    both = np.array([", ".join(each) for each in zip(*names, strict=True)], dtype=object)
-    return Counter(f"{operation}: {given} -> {got}" for given, got in zip(both, outcome, strict=True))
-
-
-def _layouts_and_columns(unit: Unit, operation: str, results: Mapping[str, np.ndarray]):
-    """Return a result's fields as the operation sees them: several may share one field of the unit."""
-    layouts = unit.results_of(operation)
-    if list(layouts) == list(unit.results()):
-        return layouts, results
-    (field, *_), columns, place = unit.results(), {}, 0
-    for name, layout in layouts.items():
-        if name in results:
-            columns[name] = results[name]
-        else:
-            columns[name] = results[field] >> place & ((1 << payloads.width(layout)) - 1)
-            place += payloads.width(layout)
+    # As the operation fills the payload: its results may share one field of the unit.
+    layouts, rows = unit.results_of(operation), payloads.to_rows(unit.o.payload.shape(), results, len(names[0]))
+    columns = payloads.from_rows(data.StructLayout(layouts), rows)
     columns.pop("above", None)
-    return layouts, columns
+    outcome = _result_classes(layouts, columns)
+    given = (", ".join(each) for each in zip(*names, strict=True))
+    return Counter(f"{operation}: {taken} -> {got}" for taken, got in zip(given, outcome, strict=True))
 
 
 def _result_classes(layouts: Mapping[str, ShapeLike], columns: Mapping[str, np.ndarray]) -> list[str]:
@@ -286,7 +274,7 @@ def _class_of(layout: ShapeLike, bits: np.ndarray, name: str = "") -> list[str]:
     if isinstance(layout, WordLayout):
         return _word_classes(layout.word_format, bits)
     if isinstance(layout, FlagsLayout):
-        sets = [" and ".join(f for bit, f in enumerate(FLAGS) if value >> bit & 1) for value in range(1 << len(FLAGS))]
+        sets = [" and ".join(payloads.show(layout, value)) for value in range(1 << len(FLAGS))]
         return [sets[value] for value in bits]
     if payloads.width(layout) == 1:
         return [name if value else "" for value in bits]

@@ -265,11 +265,10 @@ def _compare(space: Space, batch: Batch, first: int, end: int) -> Found:
         # A block begins with stalls; what is left of it shows that the unit takes a payload in every clock.
         stalls = 1 + begin if begin == first else 0
         outcome = batch.run(rows, stalls=stalls, drain=begin == first)
-        wrong = np.flatnonzero((outcome.rows != expected).any(1) | ~outcome.came)
+        wrong = np.flatnonzero(outcome.wrong(expected))
         found.vectors += len(vectors)
         found.mismatches += len(wrong)
-        if outcome.unasked:
-            found.problems.append(f"{outcome.unasked} results came that no operands had asked for")
+        found.problems += outcome.problems
         if not outcome.came.all():
             found.problems.append(f"it stopped: {int((~outcome.came).sum())} of {len(vectors)} results never came")
         elif unit.steady and not stalls and outcome.clocks > len(vectors) // batch.lanes + unit.latency + 8:
@@ -301,7 +300,6 @@ class _Record:
     def __init__(self, unit: Unit, verilog: str, block: int):
         self._path = cache_folder() / "exhaustive" / f"{_digest(unit, verilog, block)}.json"
         self._saved = time.monotonic()
-        self._deleted = False
         try:
             self.done = set(json.loads(self._path.read_text()))
         except (OSError, ValueError):
@@ -314,14 +312,14 @@ class _Record:
 
     def save(self) -> None:
         self._saved = time.monotonic()
-        if self._deleted or not self.done:
+        if not self.done:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self._path) as file:
             file.write_text(json.dumps(sorted(self.done)))
 
     def delete(self) -> None:
-        self._deleted = True
+        self.done.clear()
         self._path.unlink(missing_ok=True)
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 import hdl
-from hdl.layouts import WordLayout
+from hdl.layouts import FlagsLayout, WordLayout
 from hdl.unit import Unit
-from xlnstorch.observe import FLAGS
 from xlnstorch.tensor import LNSTensor
 
+from . import payloads
 from .simulated import SimulatedUnit
 from .traces import Recorder, Trace
 
@@ -111,7 +111,7 @@ class GradientReport:
 
 def _shown(found: tuple[int, int]) -> str:
     word, flags = found
-    return f"0x{word:x}  flags: {', '.join(flag for bit, flag in enumerate(FLAGS) if flags >> bit & 1) or 'none'}"
+    return f"0x{word:x}  flags: {', '.join(payloads.show(FlagsLayout(), flags)) or 'none'}"
 
 
 def verify_gradients(
@@ -170,8 +170,8 @@ def verify_gradients(
             raise ValueError("what the function returns does not depend on an input that requires a gradient")
         recorder.backward = True
         found = torch.autograd.grad(output, wanted, torch.ones_like(output), allow_unused=True)
-    gradients = iter(found)
-    gradients = tuple(next(gradients) if any(x is each for each in wanted) else None for x in inputs)
+    of = {id(x): gradient for x, gradient in zip(wanted, found, strict=True)}
+    gradients = tuple(of.get(id(x)) for x in inputs)
 
     operations, not_replayed = Counter(), Counter()
     mismatches, first = 0, None

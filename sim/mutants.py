@@ -22,7 +22,7 @@ from .simulators import TOP
 
 __all__ = ["Hunt", "Mutants", "mutate"]
 
-# A clock's worth of payloads more than the deepest pipeline fills it.
+# More payloads than the deepest pipeline holds.
 _FILL = 64
 # From how many states a piece of the vectors runs.
 _STATES = 256
@@ -114,7 +114,7 @@ class Hunt:
             for stalls in (0, 1 + count):
                 gates.reset(rows[:0])
                 outcome = gates.run(rows, len(expected), stalls=stalls)
-                if outcome.unasked or not outcome.came.all() or (outcome.rows != expected).any():
+                if outcome.unasked or outcome.wrong(expected).any():
                     return True
                 if not (stalls or segment.waits) and outcome.clocks > len(rows) + unit.latency + 8:
                     return True
@@ -134,7 +134,7 @@ class Hunt:
             self._gates.reset(rows[:0])
             piece = slice(start, start + _FILL)
             outcome = self._gates.run(rows[piece], len(expected[piece]))
-            if not outcome.came.all() or (outcome.rows != expected[piece]).any():
+            if outcome.wrong(expected[piece]).any():
                 return True
         return False
 

@@ -262,7 +262,7 @@ class BatchRun(BenchRun):
             begin = time.perf_counter()
             outcome = gates.run(rows, len(expected), stalls=self.seed * 64 + number + 1, drain=True)
             raw["seconds"][number] += time.perf_counter() - begin
-            wrong = np.flatnonzero((outcome.rows != expected).any(1) & outcome.came)
+            wrong = np.flatnonzero(outcome.wrong(expected) & outcome.came)
             if len(wrong) and found["first"] is None:
                 found["first"] = {
                     "index": start + place + int(wrong[0]),
@@ -271,8 +271,7 @@ class BatchRun(BenchRun):
                 }
             found["received"] += int(outcome.came.sum())
             found["mismatches"] += len(wrong)
-            if outcome.unasked:
-                raw["problems"].append(f"{outcome.unasked} results came that no operands had asked for")
+            raw["problems"] += outcome.problems
             if not outcome.came.all():
                 return False
             progress(start + place + len(expected))

@@ -21,6 +21,7 @@ from xlnstorch.tensor import LNSTensor
 from . import payloads
 from .batch import Batch
 from .sequences import is_sequential
+from .stimulus import Vectors
 
 __all__ = ["Answer", "SimulatedUnit", "hardware_function"]
 
@@ -105,9 +106,8 @@ class SimulatedUnit:
             name: payloads.integers(layout, operand.reshape(-1).cpu())
             for (name, layout), operand in zip(layouts.items(), operands, strict=True)
         }
-        columns["op"] = np.full(count, list(self.unit.operations).index(operation))
-        sent = {name: columns[name] for name in self.unit.i.payload.shape().members if name in columns}
-        rows = payloads.to_rows(self.unit.i.payload.shape(), sent, count)
+        vectors = Vectors(np.full(count, list(self.unit.operations).index(operation)), columns)
+        rows = payloads.to_rows(self.unit.i.payload.shape(), vectors.fields(self.unit), count)
         with self._lock:
             outcome = self._gates.run(rows)
         if outcome.unasked or not outcome.came.all():
@@ -129,16 +129,13 @@ class SimulatedUnit:
 def _check(name: str, layout: ShapeLike, operand: torch.Tensor) -> None:
     if not isinstance(operand, torch.Tensor):
         raise TypeError(f"{name} must be a tensor, not {operand!r}")
+    given = operand.format if isinstance(operand, LNSTensor) else operand.dtype
     if isinstance(layout, WordLayout):
-        given = operand.format if isinstance(operand, LNSTensor) else operand.dtype
-        if given != layout.word_format:
-            raise TypeError(f"{name} must be an LNSTensor of {layout.word_format}, not of {given}")
-    elif isinstance(operand, LNSTensor) or operand.dtype != (wanted := payloads.tensor(layout, _NOTHING).dtype):
-        given = operand.format if isinstance(operand, LNSTensor) else operand.dtype
-        raise TypeError(f"{name} must be a tensor of {wanted}, not of {given}")
-
-
-_NOTHING = np.zeros(0, dtype=np.int64)
+        kind, wanted = "an LNSTensor", layout.word_format
+    else:
+        kind, wanted = "a tensor", payloads.tensor(layout, np.zeros(0, dtype=np.int64)).dtype
+    if given != wanted:
+        raise TypeError(f"{name} must be {kind} of {wanted}, not of {given}")
 
 
 # Gates in a network ---------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ import find_libpython
 from xlnstorch.cache import cache_folder
 from xlnstorch.cli import CommandError
 
+from .processes import wait_for
+
 __all__ = ["SIMULATORS", "Icarus", "Simulator", "Verilator", "cache_folder", "get_simulator"]
 
 TOP = "top"
@@ -259,16 +261,7 @@ class Simulator:
                 cwd=folder,
                 start_new_session=True,
             )
-            try:
-                while True:
-                    try:
-                        return process.wait(timeout=0.2 if poll else None)
-                    except subprocess.TimeoutExpired:
-                        poll()
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, 9)
-                    process.wait()
+            return wait_for(process, poll)
 
 
 class Verilator(Simulator):

@@ -273,10 +273,10 @@ def _run_all(
             for run in runs:
                 builds.append(pool.submit(build, run, run.level.source(run.unit)))
                 futures.append(builds[-1])
-            results: list[Future | None] = []
+            totals, results = [], []
             for run, built in zip(runs, builds, strict=True):
-                total = run.prepare()
-                results.append(None if run.alone else pool.submit(simulate, run, built, total))
+                totals.append(run.prepare())
+                results.append(None if run.alone else pool.submit(simulate, run, built, totals[-1]))
                 futures += results[-1:] if results[-1] else []
             unfinished = set(futures)
             while unfinished:  # an error shows itself at once
@@ -286,11 +286,11 @@ def _run_all(
                     if left_out is None or not isinstance(future.exception(), Unavailable):
                         future.result()
             found = []
-            for run, built, result in zip(runs, builds, results, strict=True):
+            for run, built, total, result in zip(runs, builds, totals, results, strict=True):
                 if error := built.exception():
                     left_out += [str(error)] if str(error) not in left_out else []
                 elif run.alone:
-                    found.append((run, simulate(run, built, run.prepare())))
+                    found.append((run, simulate(run, built, total)))
                 else:
                     found.append((run, result.result()))
             return found
