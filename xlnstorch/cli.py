@@ -10,6 +10,7 @@ Exit status: 0 pass, 1 a check failed, 2 usage (a file that cannot be read or wr
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import contextlib
 import dataclasses
@@ -128,15 +129,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """Make termination an interrupt, so that child processes and half-written files are cleaned up."""
-    handlers = {}
+    """Make termination an interrupt, so that child processes and half-written files are cleaned up.
+
+    One that comes while a finalizer runs, which Python would print and forget, comes again.
+    """
+    handlers, unraisable_hook = {}, sys.unraisablehook
+
+    def interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            # From another thread and a moment later: what is raised in this function is forgotten as well.
+            threading.Timer(0.01, _thread.interrupt_main).start()
+        else:
+            unraisable_hook(unraisable)
+
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
                 handlers[number] = signal.signal(number, _interrupt)
+    sys.unraisablehook = interrupt_again
     try:
         yield
     finally:
+        sys.unraisablehook = unraisable_hook
         for number, handler in reversed(handlers.items()):
             signal.signal(number, handler)
 

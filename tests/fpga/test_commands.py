@@ -323,9 +323,8 @@ def test_an_interrupt_ends_at_once_with_all_processes_and_keeps_what_is_finished
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         started = time.monotonic()
-        out, err = process.communicate(timeout=120)
-        # A second or two; 33 were seen on a machine with more to do than it has cores.
-        assert time.monotonic() - started < 60
+        out, err = process.communicate(timeout=60)
+        assert time.monotonic() - started < 5
     assert (process.returncode, out, err) == (130, "", "lns adders: interrupted\n")
     commands = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if os.access(file, os.R_OK)]
     assert not [command for command in commands if str(tmp_path).encode() in command]
