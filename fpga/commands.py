@@ -9,10 +9,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xlnstorch.cli import CommandError, results_console
+from xlnstorch.files import check_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,15 +98,12 @@ Exit status: 0 done; 2 usage; 3 a tool is missing; 4 synthesis or place and rout
 def _check_plot(file: str) -> None:
     from sim.simulators import ToolMissing
     from xlnstorch.plot.figures import require_matplotlib
-    from xlnstorch.plot.output import check_output
 
-    if Path(file).suffix.lower() not in _PLOTS:
-        raise CommandError(f"plot must end in {', '.join(_PLOTS[:-1])} or {_PLOTS[-1]}, not {file!r}")
     try:
         require_matplotlib()
     except ImportError as error:
         raise ToolMissing(str(error)) from None
-    check_output(file)
+    check_writable(file, _PLOTS)
 
 
 def _devices(args: argparse.Namespace) -> list[Device]:

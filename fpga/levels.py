@@ -40,6 +40,7 @@ class _OnDevice(Level):
     pins: ClassVar[bool] = True
 
     def check(self, unit: hdl.Unit) -> None:
+        super().check(unit)
         device = DEVICES[self.device]
         require_tools([device])
         needed = width(unit.i.payload.shape()) + width(unit.o.payload.shape()) + _CONTROLS

@@ -20,7 +20,7 @@ from xlnstorch.formats import LNSFormat
 from .add import AddSubtract
 from .compare import Compare
 from .convert import FromFixed, FromFloat, ToFixed, ToFloat
-from .layouts import FlagsLayout, WordLayout
+from .layouts import PADDING, FlagsLayout, WordLayout
 from .minmax import MinMax
 from .pipeline import Pipeline
 from .product import Product
@@ -40,7 +40,7 @@ class OperandLayout(WordLayout):
     def __init__(self, format: LNSFormat, width: int):
         super().__init__(format)
         word = {name: field.shape for name, field in self}
-        data.StructLayout.__init__(self, {**word, "above": unsigned(width - format.width)})
+        data.StructLayout.__init__(self, {**word, PADDING: unsigned(width - format.width)})
 
     def tensor(self, integers: np.ndarray) -> torch.Tensor:
         """Return the bits."""
@@ -147,7 +147,7 @@ class ALU(Unit):
     def results_of(self, operation: str) -> dict[str, ShapeLike]:
         values = _values(self._adder if operation == "mac" else self._who(operation)[0])
         above = _width([self.results()["result"]]) - _width(values.values())
-        return {**values, **({"above": unsigned(above)} if above else {}), "flags": FlagsLayout()}
+        return {**values, **({PADDING: unsigned(above)} if above else {}), "flags": FlagsLayout()}
 
     def _who(self, operation: str) -> tuple[Unit, str]:
         """Return the unit inside that has an operation, and what it is called there."""

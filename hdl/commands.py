@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xlnstorch.cli import CommandError, add_format_options, format_of
-from xlnstorch.files import replacing
+from xlnstorch.files import check_writable, replacing
 from xlnstorch.parameters import split_names
 
 if TYPE_CHECKING:
@@ -186,13 +186,8 @@ def _check_output(output: str) -> Path | None:
     if output == "-":
         return None
     target = Path(os.path.realpath(output))  # what a link names is replaced, not the link
-    if Path(output).suffix != ".v":
-        raise CommandError(f"output must end in .v, or be -, not {output!r}")
-    if not target.parent.is_dir():
-        raise CommandError(f"the folder of {output!r} does not exist")
-    for file in (target, target.with_suffix(".json")):
-        if file.is_dir():
-            raise CommandError(f"output must be a file, not the folder {str(file)!r}")
+    check_writable(output, [".v"])
+    check_writable(target.with_suffix(".json"))
     return target
 
 

@@ -16,7 +16,7 @@ from xlnstorch.observe import FLAGS
 from .bus import AxiLite, AxiStream
 from .bus.fields import Field, fields_of
 from .convert import FixedLayout, FloatLayout
-from .layouts import FlagsLayout, WordLayout
+from .layouts import PADDING, FlagsLayout, WordLayout
 from .unit import Unit
 from .verilog import VERILATOR_WARNINGS
 
@@ -179,7 +179,7 @@ def _signatures(unit: Unit) -> dict[str, object]:
         }
         for field in fields_of(data.StructLayout(unit.results_of(operation))):
             around = next(each for each in results if each.offset <= field.offset < each.offset + each.width)
-            if field.name != "above" and type(field.shape) is not FlagsLayout:
+            if field.name != PADDING and type(field.shape) is not FlagsLayout:
                 place = {"in": around.name, "offset": field.offset - around.offset}
                 found[operation]["results"].append({**_describe_field(field, unit), **place})
     return found

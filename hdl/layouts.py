@@ -14,7 +14,10 @@ from xlnstorch import from_words
 from xlnstorch.formats import LNSFormat
 from xlnstorch.observe import FLAGS
 
-__all__ = ["FlagsLayout", "WordLayout", "classify", "fit", "range_of"]
+__all__ = ["PADDING", "FlagsLayout", "WordLayout", "classify", "fit", "range_of"]
+
+#: The field that holds nothing, above what some operations have in a field as wide as that of others.
+PADDING = "above"
 
 
 class WordLayout(data.StructLayout):

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from xlnstorch.cli import CommandError, add_format_options, format_of, results_console
+from xlnstorch.files import check_writable
 
 if TYPE_CHECKING:
     from .traces import Trace
@@ -49,16 +50,16 @@ included."""
 
     def run(self, args: argparse.Namespace) -> int:
         """Run the script, save the trace, print how many operations of each kind are in it."""
-        from .trace_files import check_path
+        from .trace_files import SUFFIXES
         from .traces import capture
 
         if args.output is None:
             raise CommandError("-o FILE is missing before SCRIPT; what stands after it are the script's own arguments")
         try:
             format = format_of(args)
-            check_path(args.output)
         except (ValueError, TypeError) as error:
             raise CommandError(str(error)) from error
+        check_writable(args.output, SUFFIXES)
         if not args.script.is_file():
             raise CommandError(f"the script {str(args.script)!r} does not exist or is no file")
         with capture(format) as trace, _progress(trace):

@@ -19,7 +19,7 @@ from amaranth.hdl import ShapeLike
 from amaranth.lib import data
 
 from hdl.convert import FloatLayout
-from hdl.layouts import FlagsLayout, WordLayout
+from hdl.layouts import PADDING, FlagsLayout, WordLayout
 from hdl.unit import Unit
 from xlnstorch.files import check_writable, replacing
 from xlnstorch.formats import LNSFormat
@@ -202,8 +202,6 @@ def read_code(path: Path) -> dict[str, dict]:
 def check_file(path: Path) -> None:
     """Raise ValueError or OSError if a file cannot be merged with or written, before there is anything to lose."""
     read_file(path)
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"the folder of {str(path)!r} does not exist")
     check_writable(path)
 
 
@@ -257,7 +255,7 @@ def _classes(
     # As the operation fills the payload: its results may share one field of the unit.
     layouts, rows = unit.results_of(operation), payloads.to_rows(unit.o.payload.shape(), results, len(names[0]))
     columns = payloads.from_rows(data.StructLayout(layouts), rows)
-    columns.pop("above", None)
+    columns.pop(PADDING, None)
     outcome = _result_classes(layouts, columns)
     given = (", ".join(each) for each in zip(*names, strict=True))
     return Counter(f"{operation}: {taken} -> {got}" for taken, got in zip(given, outcome, strict=True))
@@ -321,7 +319,7 @@ def _reachable(unit: Unit) -> set[str]:
 
 def _scales(unit: Unit, operation: str) -> bool:
     """Whether an operation has only words, flags and truth values, whose classes are the same in each format."""
-    layouts = [layout for name, layout in unit.results_of(operation).items() if name != "above"]
+    layouts = [layout for name, layout in unit.results_of(operation).items() if name != PADDING]
     return all(
         isinstance(layout, WordLayout | FlagsLayout) or payloads.width(layout) == 1
         for layout in (*unit.operands_of(operation).values(), *layouts)

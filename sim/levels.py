@@ -60,7 +60,12 @@ class Level:
         self.device = device or next(iter(self.devices), None)
 
     def check(self, unit: hdl.Unit) -> None:
-        """Raise ToolMissing, or Unavailable, as far as it can be known before anything is built."""
+        """Raise ToolMissing, or Unavailable, as far as it can be known before anything is built.
+
+        Of somebody else's Verilog there is the level rtl only.
+        """
+        if unit.sources:
+            raise Unavailable(f"{unit.name} is somebody else's Verilog, which has the level rtl only, not {self.name}")
 
     def source(self, unit: hdl.Unit) -> str:
         """Return what the gates are made from; called in the main thread, for one unit after the other."""
@@ -91,6 +96,9 @@ class RTL(Level):
     """The unit itself, whose registers start with anything: what it does must not depend on it after a reset."""
 
     name = "rtl"
+
+    def check(self, unit: hdl.Unit) -> None:
+        pass  # each unit is there
 
     def source(self, unit: hdl.Unit) -> str:
         return hdl.to_verilog(unit, initial=False)

@@ -11,7 +11,7 @@ import torch
 from amaranth.hdl import ShapeLike
 from amaranth.lib import data
 
-from hdl.layouts import WordLayout
+from hdl.layouts import PADDING, WordLayout
 from hdl.unit import Unit
 from xlnstorch import lnstensor
 from xlnstorch.autograd import LNSFunction
@@ -121,7 +121,7 @@ class SimulatedUnit:
         values = {
             name: payloads.tensor(results[name], column).reshape(shape)
             for name, column in bits.items()
-            if name != "above"
+            if name != PADDING
         }
         return Answer(values if len(values) > 1 else next(iter(values.values())), flags)
 
@@ -250,4 +250,4 @@ def hardware_function(
 
 
 def _values(unit: Unit, operation: str) -> list[ShapeLike]:
-    return [layout for name, layout in unit.results_of(operation).items() if name not in ("above", "flags")]
+    return [layout for name, layout in unit.results_of(operation).items() if name not in (PADDING, "flags")]

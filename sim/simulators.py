@@ -20,6 +20,7 @@ import find_libpython
 
 from xlnstorch.cache import cache_folder
 from xlnstorch.cli import CommandError
+from xlnstorch.files import check_writable, replacing
 
 from .processes import wait_for
 
@@ -98,18 +99,8 @@ class Simulator:
             )
 
     def check_waves(self, file: Path) -> None:
-        """Raise if waves cannot be written to `file`."""
-        if file.suffix not in self.wave_formats:
-            raise CommandError(f"{self.name} writes waves as {' or '.join(self.wave_formats)}, not {file.name!r}")
-        if not file.absolute().parent.is_dir():
-            raise CommandError(f"the folder of {str(file)!r} does not exist")
-        existed = file.exists()
-        try:
-            file.open("ab").close()
-        except OSError as error:
-            raise CommandError(f"waves cannot be written to {str(file)!r}: {error.strerror}") from None
-        if not existed:
-            file.unlink()
+        """Raise OSError if waves cannot be written to `file`."""
+        check_writable(file, self.wave_formats)
 
     # Building -----------------------------------------------------------------------------------------------------
 
@@ -230,7 +221,8 @@ class Simulator:
         if status != 0 or not (folder / RESULT).is_file():
             raise BuildFailed(f"{self.name} stopped with status {status} and without a result:\n{_tail(log)}")
         if waves is not None:
-            shutil.copyfile(self._wave_file(folder), waves)
+            with replacing(waves) as file:
+                shutil.copyfile(self._wave_file(folder), file)
 
     def power_up(self, seed: int) -> list[str]:
         """Return arguments of the simulation that make registers without a value of their own start at random."""

@@ -26,10 +26,12 @@ from xlnstorch.observe import FLAGS
 if TYPE_CHECKING:
     from .traces import Trace
 
-__all__ = ["SCHEMA", "check_path", "read", "write"]
+__all__ = ["SCHEMA", "SUFFIXES", "read", "write"]
 
 #: Of the files that are written; later ones are refused.
 SCHEMA = 1
+#: What the name of a file must end in.
+SUFFIXES = (".npz",)
 _KIND = "lns trace"
 _HEADER = "header"
 _OPERANDS = "abcdefgh"
@@ -41,20 +43,9 @@ _DAMAGE = (
 )
 
 
-def check_path(path: Path) -> None:
-    """Raise ValueError or OSError, in one sentence, if a trace cannot be written to `path`."""
-    if path.suffix != ".npz":
-        raise ValueError(f"a trace is a .npz file, not {str(path)!r}")
-    if path.is_dir():
-        raise ValueError(f"a trace is a file, not the folder {str(path)!r}")
-    if not path.resolve().parent.is_dir():
-        raise ValueError(f"the folder of {str(path)!r} does not exist")
-    check_writable(path)
-
-
 def write(trace: Trace, path: Path) -> None:
     """Write a trace; see :meth:`~sim.traces.Trace.save`."""
-    check_path(path)
+    check_writable(path, SUFFIXES)
     sources: dict[str, int] = {}
     arrays = {}
     for name in trace.names:

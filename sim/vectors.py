@@ -24,7 +24,7 @@ from .sequences import is_sequential
 from .stimulus import GENERATED, Vectors
 from .traces import capture
 
-__all__ = ["EXHAUSTIVE", "KINDS", "VectorFile", "check_path", "make_vectors"]
+__all__ = ["EXHAUSTIVE", "KINDS", "VectorFile", "make_vectors"]
 
 EXHAUSTIVE = "exhaustive"
 MAX_VECTORS = 1 << 20
@@ -118,9 +118,9 @@ class VectorFile:
         ValueError, OSError
             The file cannot be written.
         """
-        check_path(path)
+        check_writable(path, list(KINDS))
         with replacing(path) as file:
-            file.write_bytes(KINDS[path.suffix](self))
+            file.write_bytes(KINDS[path.suffix.lower()](self))
 
 
 def make_vectors(
@@ -180,17 +180,6 @@ def _all(unit: hdl.Unit) -> Segment:
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
-
-
-def check_path(path: Path) -> None:
-    """Raise ValueError or OSError, in one sentence, if vectors cannot be written to `path`."""
-    if path.suffix not in KINDS:
-        raise ValueError(f"vectors are written as {', '.join(KINDS)}, not {str(path)!r}")
-    if path.is_dir():
-        raise ValueError(f"output must be a file, not the folder {str(path)!r}")
-    if not path.resolve().parent.is_dir():
-        raise ValueError(f"the folder of {str(path)!r} does not exist")
-    check_writable(path)
 
 
 def _npz(vectors: VectorFile) -> bytes:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from xlnstorch.cli import CommandError, add_format_options, format_of
+from xlnstorch.files import check_writable
 
 __all__ = ["Vectors"]
 
@@ -53,10 +54,10 @@ Exit status: 0 done; 2 usage."""
     def run(self, args: argparse.Namespace) -> int:
         """Write the file."""
         from .naming import named_unit
-        from .vectors import check_path, make_vectors
+        from .vectors import KINDS, make_vectors
 
+        check_writable(args.output, list(KINDS))
         try:
-            check_path(args.output)
             unit = named_unit(args.unit, format_of(args))
             stimuli = list(dict.fromkeys(args.stimulus)) if args.stimulus else None
             vectors = make_vectors(unit, args.unit, stimuli=stimuli, seed=args.seed, count=args.vectors)

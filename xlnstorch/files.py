@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 __all__ = ["check_writable", "replacing"]
@@ -27,8 +27,22 @@ def replacing(path: str | Path) -> Iterator[Path]:
         file.replace(os.path.realpath(path))
 
 
-def check_writable(path: str | Path) -> None:
-    """Raise OSError, with the same sentence, if a file cannot be written; leave no trace of having tried."""
+def check_writable(path: str | Path, suffixes: Sequence[str] = ()) -> None:
+    """Raise OSError, with the same sentence, if a file cannot be written; leave no trace of having tried.
+
+    Parameters
+    ----------
+    path : str or Path
+    suffixes : sequence of str
+        One of which its name must end in, if there are any.
+    """
+    path, target = Path(path), Path(os.path.realpath(path))
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise _error(path, f"its name must end in {' or '.join(suffixes)}")
+    if not target.parent.is_dir():
+        raise _error(path, "its folder does not exist")
+    if target.is_dir():
+        raise _error(path, "it is a folder")
     with _aside(path) as file:
         file.touch(exist_ok=False)
 
@@ -42,7 +56,11 @@ def _aside(path: str | Path) -> Iterator[Path]:
     except OSError as error:
         if error.strerror is None:  # it is such a sentence already, of another file
             raise
-        raise type(error)(f"{str(path)!r} cannot be written: {error.strerror}") from None
+        raise _error(path, error.strerror, type(error)) from None
     finally:
         with contextlib.suppress(OSError):
             file.unlink(missing_ok=True)
+
+
+def _error(path: str | Path, reason: str, kind: type[OSError] = OSError) -> OSError:
+    return kind(f"{str(path)!r} cannot be written: {reason}")

@@ -231,9 +231,9 @@ FORMATS = "lns8, lns12, lns16, lns16e5, lns24, lns32"
         (["--no-synthesis", "--device", "ice40"], "give --device or --no-synthesis, not both"),
         (["--jobs", "0"], "jobs must be between 1 and 1024, not 0"),
         (["--seed", "-1"], "seed must be between 0 and 2147483647, not -1"),
-        (["--plot", "a.jpg"], "plot must end in .png, .svg or .pdf, not 'a.jpg'"),
-        (["--plot", "-"], "plot must end in .png, .svg or .pdf, not '-'"),
-        (["--plot", "no/such/a.png"], "the folder of 'no/such/a.png' does not exist"),
+        (["--plot", "a.jpg"], "'a.jpg' cannot be written: its name must end in .png or .svg or .pdf"),
+        (["--plot", "-"], "'-' cannot be written: its name must end in .png or .svg or .pdf"),
+        (["--plot", "no/such/a.png"], "'no/such/a.png' cannot be written: its folder does not exist"),
         (["--plot", "/proc/a.png"], "'/proc/a.png' cannot be written: No such file or directory"),
     ],
 )

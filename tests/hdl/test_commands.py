@@ -16,8 +16,8 @@ NAME = "name must be letters, digits and _, and no word of Verilog"
     ("arguments", "message"),
     [
         (["division"], f"unit must be one of {', '.join(UNITS)}, not 'division'"),
-        (["add", "-o", "x.sv"], "output must end in .v, or be -, not 'x.sv'"),
-        (["add", "-o", "nowhere/x.v"], "the folder of 'nowhere/x.v' does not exist"),
+        (["add", "-o", "x.sv"], "'x.sv' cannot be written: its name must end in .v"),
+        (["add", "-o", "nowhere/x.v"], "'nowhere/x.v' cannot be written: its folder does not exist"),
         (["add", "-o", "-", "--name", "9lives"], f"{NAME}, not '9lives'"),
         (["add", "-o", "-", "--name", "wire"], f"{NAME}, not 'wire'"),
         (["add", "-o", "-", "--bus", "apb"], "bus must be one of axi-stream, axi-lite, not 'apb'"),

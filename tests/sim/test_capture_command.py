@@ -132,8 +132,8 @@ def test_a_script_that_computes_nothing_in_the_format_is_told_of_what_it_does(sc
         ),
         (["-o", "x.npz", "none.py"], "the script 'none.py' does not exist or is no file"),
         (["-o", "x.npz", "."], "the script '.' does not exist or is no file"),
-        (["-o", "x.bin", "x.py"], "a trace is a .npz file, not 'x.bin'"),
-        (["-o", "none/x.npz", "x.py"], "the folder of 'none/x.npz' does not exist"),
+        (["-o", "x.bin", "x.py"], "'x.bin' cannot be written: its name must end in .npz"),
+        (["-o", "none/x.npz", "x.py"], "'none/x.npz' cannot be written: its folder does not exist"),
         (["-o", "/proc/x.npz", "x.py"], "'/proc/x.npz' cannot be written: No such file or directory"),
         (
             ["-o", "x.npz", "--adder", "nearest", "x.py"],

@@ -76,8 +76,8 @@ from xlnstorch.cli import CommandError, main
         (["--seed", "99999999999999999999"], "seed must be at least 0 and below 2**63, not 99999999999999999999"),
         (["--vectors", "1000000000000"], "vectors must be between 2 and 10,000,000, not 1,000,000,000,000"),
         (["multiply", "--stimulus", "table"], "the stimulus 'table' has nothing for multiply"),
-        (["--waves", "/proc/x.vcd"], "waves cannot be written to '/proc/x.vcd': No such file or directory"),
-        (["--waves", "waves.png"], "verilator writes waves as .vcd, not 'waves.png'"),
+        (["--waves", "/proc/x.vcd"], "'/proc/x.vcd' cannot be written: No such file or directory"),
+        (["--waves", "waves.png"], "'waves.png' cannot be written: its name must end in .vcd"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_2(arguments, message, capsys, monkeypatch):

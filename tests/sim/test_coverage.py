@@ -178,7 +178,7 @@ def test_another_file_stays_as_it_is(tmp_path, capsys, text):
     assert f"'{file}' is not a file of lns verify --coverage" in capsys.readouterr().err
     assert file.read_text() == text
     assert main(["verify", "multiply", "--coverage", str(tmp_path / "no" / "c.json")]) == 2
-    assert "does not exist" in capsys.readouterr().err
+    assert "c.json' cannot be written: its folder does not exist" in capsys.readouterr().err
 
 
 def test_lines_and_toggles_are_read(tmp_path):

@@ -212,19 +212,19 @@ def test_nothing_is_unpickled(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("path", "message"),
+    ("path", "reason"),
     [
-        ("trace.npy", "a trace is a .npz file, not {!r}"),
-        ("none/trace.npz", "the folder of {!r} does not exist"),
-        ("folder.npz", "a trace is a file, not the folder {!r}"),
+        ("trace.npy", "its name must end in .npz"),
+        ("none/trace.npz", "its folder does not exist"),
+        ("folder.npz", "it is a folder"),
     ],
 )
-def test_where_no_trace_can_be_written(path, message, tmp_path):
+def test_where_no_trace_can_be_written(path, reason, tmp_path):
     (tmp_path / "folder.npz").mkdir()
     path = str(tmp_path / path)
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(OSError) as caught:
         traced().save(path)
-    assert str(caught.value) == message.format(path)
+    assert str(caught.value) == f"{path!r} cannot be written: {reason}"
     assert os.listdir(tmp_path) == ["folder.npz"]
 
 

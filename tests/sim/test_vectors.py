@@ -174,8 +174,8 @@ def test_the_summary_is_text_or_json(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["-o", "x.dat"], "vectors are written as .npz, .csv, .hex, .txt, not 'x.dat'"),
-        (["-o", "nowhere/x.csv"], "the folder of 'nowhere/x.csv' does not exist"),
+        (["-o", "x.dat"], "'x.dat' cannot be written: its name must end in .npz or .csv or .hex or .txt"),
+        (["-o", "nowhere/x.csv"], "'nowhere/x.csv' cannot be written: its folder does not exist"),
         (["-o", "/proc/x.csv"], "'/proc/x.csv' cannot be written: No such file or directory"),
         (["-n", "1"], "vectors must be between 2 and 1,048,576, not 1"),
         (["--seed", "-1"], "seed must be at least 0 and below 2**63, not -1"),
@@ -206,7 +206,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(tmp_path, c
     monkeypatch.setattr(vectors, "make_vectors", None)
     (tmp_path / "x.csv").mkdir()
     assert main(["vectors", "multiply", "-o", str(tmp_path / "x.csv")]) == 2
-    assert capsys.readouterr().err == f"lns vectors: output must be a file, not the folder '{tmp_path / 'x.csv'}'\n"
+    assert capsys.readouterr().err == f"lns vectors: '{tmp_path / 'x.csv'}' cannot be written: it is a folder\n"
 
 
 def test_what_was_there_stays_where_writing_fails(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """A file is whole, or as it was."""
 
 import pytest
+from lnstesting import exactly
 
 from xlnstorch.files import check_writable, replacing
 
@@ -36,7 +37,18 @@ def test_a_link_stays_a_link(tmp_path):
 
 def test_where_nothing_can_be_written(tmp_path):
     check_writable(tmp_path / "a.txt")
+    check_writable(tmp_path / "a.TXT", [".npz", ".txt"])
     assert not list(tmp_path.iterdir())
+    for path, reason in (
+        (tmp_path / "a.csv", "its name must end in .npz or .txt"),
+        (tmp_path / "none" / "a.txt", "its folder does not exist"),
+        (tmp_path, "its name must end in .npz or .txt"),
+        ("/proc/a.txt", "No such file or directory"),
+    ):
+        with pytest.raises(OSError, match=exactly(f"{str(path)!r} cannot be written: {reason}")):
+            check_writable(path, [".npz", ".txt"])
+    with pytest.raises(OSError, match=exactly(f"{str(tmp_path)!r} cannot be written: it is a folder")):
+        check_writable(tmp_path)
     for use in (check_writable, lambda path: replacing(path).__enter__().write_text("")):
         with pytest.raises(OSError, match=r"cannot be written|No such file"):
             use("/proc/a.txt")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,13 +33,7 @@ def check_output(output: str) -> None:
         if sys.stdout.isatty():
             raise CommandError("standard output is a terminal; redirect it, or name a file")
         return
-    if _kind(output) not in _METADATA:
-        raise CommandError(f"output must end in .png, .svg or .pdf, or be -, not {output!r}")
-    if not Path(os.path.realpath(output)).parent.is_dir():
-        raise CommandError(f"the folder of {output!r} does not exist")
-    if Path(output).is_dir():
-        raise CommandError(f"output must be a file, not the folder {output!r}")
-    check_writable(output)
+    check_writable(output, [f".{kind}" for kind in _METADATA])
 
 
 def write_figure(figure: Figure, output: str) -> None:
