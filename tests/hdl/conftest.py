@@ -15,19 +15,25 @@ def _run(
     ready=lambda clock: True,
     reset=lambda clock: False,
     idle: int = 40,
+    patience: int = 4000,
 ):
     """Send payloads and return what came out, as (clock, payload) pairs, with the clocks at which each was taken in.
 
     `valid` and `ready` say for each clock whether the two ends move, `reset` whether it ends in a reset, in which
-    nothing is offered. It ends after `idle` clocks without a result.
+    nothing is offered. It ends after `idle` clocks without a result when all were taken, and fails after `patience`
+    clocks in which none is taken, or results still come that nothing was sent for.
     """
     payloads, resetting = list(payloads), Signal()
     sent, received = [], []
 
     async def drive(ctx):
-        index = clock = 0
-        quiet = 0
+        index = clock = quiet = waited = 0
         while quiet < idle:
+            if waited == patience:
+                pytest.fail(
+                    f"{index} of {len(payloads)} payloads were taken and {len(received)} results came, and for "
+                    f"{patience} clocks nothing was taken"
+                )
             ctx.set(resetting, reset(clock))
             offering = index < len(payloads) and valid(clock) and not reset(clock)
             taking = ready(clock)
@@ -42,6 +48,7 @@ def _run(
             if accepted:
                 sent.append(clock)
                 index += 1
+            waited = 0 if accepted else waited + 1
             quiet = quiet + 1 if index == len(payloads) else 0
             await ctx.tick()
             clock += 1

@@ -1,8 +1,9 @@
 import pytest
 from amaranth.hdl import Module, unsigned
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
+from lnstesting import exactly
 
 from hdl.pipeline import Pipeline
 
@@ -92,3 +93,27 @@ def test_a_reset_empties_the_pipeline():
     simulator.add_clock(1e-8)
     simulator.add_testbench(drive)
     simulator.run()
+
+
+class Stuck(wiring.Component):
+    """Takes nothing, or what it gives has no end."""
+
+    i: In(stream.Signature(data.StructLayout({"value": 8})))
+    o: Out(stream.Signature(data.StructLayout({"value": 8})))
+
+    def __init__(self, *, endless):
+        super().__init__()
+        self.endless = endless
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [self.i.ready.eq(self.endless), self.o.valid.eq(self.endless)]
+        m.d.sync += self.o.payload.eq(self.i.payload)
+        return m
+
+
+@pytest.mark.parametrize("endless, taken, results", [(False, 0, 0), (True, 3, 103)])
+def test_a_unit_that_hangs_or_never_stops_fails_its_test(endless, taken, results, run_unit):
+    message = f"{taken} of 3 payloads were taken and {results} results came, and for 100 clocks nothing was taken"
+    with pytest.raises(pytest.fail.Exception, match=exactly(message)):
+        run_unit(Stuck(endless=endless), [1, 2, 3], patience=100)
