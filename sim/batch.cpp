@@ -79,8 +79,10 @@ void batch_close(void *handle) {
 //   results   room for `wanted` of OUTPUT_WORDS each, shared out likewise; how many came in each lane is in `received`
 //   stalls    0: offer and take in every clock; else the seed of random stalls at both ends
 //   report    clocks; results that nothing had asked for
+//   ends      null, or of each lane's clocks, how many were of each kind: operands idle, taken or refused; in each of
+//             these nothing came, a result was taken or waited
 void batch_run(void *handle, const uint64_t *payloads, int64_t count, uint64_t *results, int64_t wanted,
-               uint64_t stalls, int64_t patience, int64_t drain, int64_t *received, int64_t *report) {
+               uint64_t stalls, int64_t patience, int64_t drain, int64_t *received, int64_t *report, int64_t *ends) {
     Batch *batch = static_cast<Batch *>(handle);
     Vlanes &gates = batch->gates;
     uint64_t *input = reinterpret_cast<uint64_t *>(&gates.i_payload);
@@ -98,6 +100,11 @@ void batch_run(void *handle, const uint64_t *payloads, int64_t count, uint64_t *
     bool taking = false;
     while (idle < patience && (missing || unfinished || drain)) {
         uint32_t taken = offered & gates.i_ready, come = taking ? gates.o_valid : 0;
+        if (ends) {
+            const uint32_t given[] = {ALL & ~offered, taken, offered & ~taken};
+            const uint32_t got[] = {ALL & ~gates.o_valid, come, gates.o_valid & ~come};
+            for (int kind = 0; kind < 9; kind++) ends[kind] += __builtin_popcount(given[kind / 3] & got[kind % 3]);
+        }
         bool progress = taken != 0;
         for (uint32_t left = taken; left; left &= left - 1) {
             int k = __builtin_ctz(left);

@@ -17,7 +17,10 @@ from . import payloads
 from .sequences import is_sequential
 from .simulators import TOP, Verilator
 
-__all__ = ["Batch", "Outcome"]
+__all__ = ["ENDS", "Batch", "Outcome"]
+
+#: What a clock can look like at the two ends: operands, then results.
+ENDS = tuple(f"{given}, {got}" for given in ("idle", "taken", "refused") for got in ("nothing", "taken", "waits"))
 
 _SOURCE = Path(__file__).with_suffix(".cpp")
 # From about here on, the time that -O3 and more lanes save in the simulation is more than they take to compile.
@@ -70,12 +73,15 @@ class Outcome:
         How many results came that nothing had asked for.
     clocks : int
         Since the first payload was offered.
+    ends : dict of str to int
+        How many clocks looked like each of :data:`ENDS`, all lanes together; empty if they were not counted.
     """
 
     rows: np.ndarray
     came: np.ndarray
     unasked: int
     clocks: int
+    ends: dict[str, int]
 
     def wrong(self, expected: np.ndarray) -> np.ndarray:
         """Return which results differ from the rows expected, or never came."""
@@ -172,7 +178,15 @@ class Batch:
             raise ValueError(f"rows must have the shape (n, {self.input_words}), not {rows.shape}")
         return rows
 
-    def run(self, rows: np.ndarray, wanted: int | None = None, *, stalls: int = 0, drain: bool = False) -> Outcome:
+    def run(
+        self,
+        rows: np.ndarray,
+        wanted: int | None = None,
+        *,
+        stalls: int = 0,
+        drain: bool = False,
+        count_ends: bool = False,
+    ) -> Outcome:
         """Send payloads and return what comes.
 
         Parameters
@@ -185,13 +199,15 @@ class Batch:
             Seed of random stalls at both ends, up to 2**64 - 1; with 0 there are none.
         drain : bool
             Whether to wait at the end, and see that no more results come.
+        count_ends : bool
+            Whether the outcome says what the clocks looked like at the two ends.
         """
         rows = self._checked(rows)
         wanted = len(rows) if wanted is None else wanted
         if wanted != len(rows) and self.lanes > 1:
             raise ValueError(f"each payload of {self.unit.name} brings a result: {wanted} cannot come of {len(rows)}")
         results = np.zeros((wanted, self.output_words), dtype=np.uint64)
-        received, report = np.zeros(self.lanes, dtype=np.int64), np.zeros(2, dtype=np.int64)
+        received, report, ends = (np.zeros(size, dtype=np.int64) for size in (self.lanes, 2, len(ENDS)))
         self._library.batch_run(
             self._handle,
             _pointer(rows),
@@ -203,12 +219,15 @@ class Batch:
             ctypes.c_int64(drain),
             _pointer(received),
             _pointer(report),
+            _pointer(ends) if count_ends else None,
         )
         came = np.ones(wanted, dtype=bool)
         if received.sum() != wanted:
             for lane, count in enumerate(received):
                 came[wanted * lane // self.lanes + count : wanted * (lane + 1) // self.lanes] = False
-        return Outcome(results, came, unasked=int(report[1]), clocks=int(report[0]))
+        clocks, unasked = report.tolist()
+        counted = {name: count for name, count in zip(ENDS, ends.tolist(), strict=True) if count}
+        return Outcome(results, came, unasked, clocks, counted)
 
 
 def _pointer(array: np.ndarray) -> ctypes.c_void_p:

@@ -244,7 +244,7 @@ class Monitor:
 
 
 class Watcher:
-    """Counts what clocks look like at the two ends: see :data:`sim.coverage.STALLS`."""
+    """Counts what clocks look like at the two ends: see :data:`sim.batch.ENDS`."""
 
     def __init__(self, dut):
         self._dut = dut

@@ -8,6 +8,7 @@ import functools
 import json
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -191,16 +192,15 @@ class BenchRun(Run):
             start += len(segment)
         report.problems += self.problems(raw["problems"])
         if self.coverage:
-            report.coverage.append(self._covered(raw.get("clocks")))
+            report.coverage.append(self._covered(raw["clocks"]))
         if "code" in raw:
             report.code_coverage[self.name] = raw["code"]
 
-    def _covered(self, clocks: dict[str, int] | None) -> Coverage:
+    def _covered(self, clocks: Mapping[str, int]) -> Coverage:
         covered = Coverage.of(self.name, self.unit)
         for segment in self.segments:
             covered.add(self.unit, segment)
-        if clocks is not None:
-            covered.add_stalls(clocks, known=self.unit.steady and not any(segment.waits for segment in self.segments))
+        covered.add_stalls(clocks, known=self.unit.steady and not any(segment.waits for segment in self.segments))
         return covered
 
     def _counterexample(self, segment: Segment, index: int, first: dict) -> Counterexample:
@@ -233,6 +233,7 @@ class BatchRun(BenchRun):
             "segments": [{"received": 0, "mismatches": 0, "first": None} for _ in self.segments],
             "seconds": [0.0] * len(self.segments),
             "problems": [],
+            "clocks": Counter(),
         }
         start = 0
         with gates:
@@ -260,7 +261,8 @@ class BatchRun(BenchRun):
                 self.unit.o.payload.shape(), wanted, len(segment) if segment.vectors.sequence else len(rows)
             )
             begin = time.perf_counter()
-            outcome = gates.run(rows, len(expected), stalls=self.seed * 64 + number + 1, drain=True)
+            stalls = self.seed * 64 + number + 1
+            outcome = gates.run(rows, len(expected), stalls=stalls, drain=True, count_ends=self.coverage)
             raw["seconds"][number] += time.perf_counter() - begin
             wrong = np.flatnonzero(outcome.wrong(expected) & outcome.came)
             if len(wrong) and found["first"] is None:
@@ -272,6 +274,7 @@ class BatchRun(BenchRun):
             found["received"] += int(outcome.came.sum())
             found["mismatches"] += len(wrong)
             raw["problems"] += outcome.problems
+            raw["clocks"].update(outcome.ends)
             if not outcome.came.all():
                 return False
             progress(start + place + len(expected))

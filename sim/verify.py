@@ -120,6 +120,8 @@ def verify(
         raise ValueError(f"{batch} needs the simulator verilator, not {simulator}")
     if batch and waves is not None:
         raise ValueError(f"{batch} writes no waves; leave out {str(waves)!r}")
+    if coverage and EXHAUSTIVE in stimuli:
+        raise ValueError("the stimulus exhaustive is all operands, of which no coverage is counted")
     if code_coverage and (batch or simulator != "verilator"):
         raise ValueError(f"lines and toggles are counted by the bench in verilator, not by {batch or simulator}")
     named = [_named(unit, format) for unit in units or hdl.UNITS.values()]

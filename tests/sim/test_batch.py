@@ -8,6 +8,7 @@ import hdl
 from hdl.pipeline import Pipeline
 from sim import golden, payloads
 from sim.batch import Batch
+from sim.coverage import STALLS
 from sim.stimulus import generate
 from xlnstorch import lns8
 
@@ -35,8 +36,15 @@ def test_results_are_those_of_the_golden_model(expected, stalls):
             assert outcome.came.all()
             assert outcome.unasked == 0
         clocks = gates.run(sent, stalls=stalls).clocks
+        counted = gates.run(sent, stalls=stalls, count_ends=True)
     full = -(-len(sent) // gates.lanes) + unit.latency + 1
     assert clocks > full + 50 if stalls else clocks == full
+    ends, each = counted.ends, len(sent)
+    assert not outcome.ends
+    assert sum(ends.values()) == gates.lanes * counted.clocks
+    assert sum(count for name, count in ends.items() if name.startswith("taken")) == each
+    assert sum(count for name, count in ends.items() if name.endswith("taken")) == each
+    assert set(ends) == set(STALLS if stalls else ("idle, nothing", "idle, taken", "taken, nothing", "taken, taken"))
 
 
 def test_a_few_payloads_for_many_lanes():

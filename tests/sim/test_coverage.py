@@ -216,3 +216,19 @@ def test_a_run_of_the_command(tmp_path, capsys):
     assert "taken, taken" in relu["groups"]["stalls"]["hits"]
     assert relu["groups"]["classes"]["holes"]
     assert report["code_coverage"] == {}
+
+
+@pytest.mark.sim
+def test_the_batch_runner_stalls_in_every_way():
+    report = verify([hdl.Relu], lns8, stimuli=["random"], runner="batch", coverage=True)
+    (relu,) = report.coverage
+    stalls = relu.groups["stalls"]
+    assert set(stalls.hits) == set(STALLS)
+    assert stalls.holes == []
+    assert min(stalls.hits.values()) > 100
+
+
+def test_of_all_operands_there_is_nothing_to_count(monkeypatch):
+    monkeypatch.setattr("sim.verify._run_all", None)
+    with pytest.raises(ValueError, match=r"^the stimulus exhaustive is all operands, of which no coverage is counted$"):
+        verify([hdl.Relu], lns8, stimuli=["random", "exhaustive"], coverage=True)
