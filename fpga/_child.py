@@ -1,4 +1,7 @@
-"""The process that implements one unit, or makes gates of it: ``python -m fpga._child FOLDER``. See fpga.runner."""
+"""The process that implements one unit, makes gates of it, or does a step of a bitstream: see fpga.runner.
+
+It is started as ``python -m fpga._child FOLDER``.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ from pathlib import Path
 
 from .flow import CONFIGURATION, DEVICES, ROUTED, Device, implement, place_and_route, synthesize, tool_versions
 from .netlists import after_routing, after_synthesis, pack_and_unpack, read_back
+from .steps import STEPS
 
 
 def main() -> None:
     """Do what ``job.json`` in the folder says, and write ``result.json``."""
     folder = Path(sys.argv[1])
     job = json.loads((folder / "job.json").read_text())
-    do = _gates if "level" in job else _implement
+    do = _step if "step" in job else _gates if "level" in job else _implement
     result = do((folder / "unit").read_text(), DEVICES[job["device"]], job, folder)
     (folder / "result.json").write_text(json.dumps(result))
 
@@ -47,6 +51,13 @@ def _gates(source: str, device: Device, job: dict, folder: Path) -> dict:
             configuration = pack_and_unpack((folder / CONFIGURATION).read_text())
         found["bitstream"] = read_back(configuration, routed)
     return {level: dataclasses.asdict(gates) for level, gates in found.items()}
+
+
+def _step(source: str, device: Device, job: dict, folder: Path) -> dict:
+    # A folder with both icepack and iceunpack is that of _gates.
+    kept = {"nextpnr": device.name, None: None}.get(job["program"], f"only-{job['program']}")
+    with _compiled(_programs(job, kept, device)) if kept else contextlib.nullcontext():
+        return STEPS[job["step"]](source, device, {**job, "log": str(folder / "log")})
 
 
 def _programs(job: dict, name: str, device: Device) -> Path:

@@ -109,6 +109,29 @@ class Runner:
             raise DoesNotFit(found["reason"])
         return {level: Gates(**gates) for level, gates in found.items()}
 
+    def step(self, step: str, source: str, device: Device, job: dict, poll: Callable[[], None] | None = None) -> dict:
+        """Do one of :data:`~fpga.steps.STEPS`.
+
+        Parameters
+        ----------
+        step : str
+        source : str
+            What it is done with: RTLIL, a netlist, or a configuration.
+        device : Device
+        job : dict
+            What else the step is told.
+        poll : callable, optional
+            As for :meth:`gates`.
+
+        Raises
+        ------
+        BuildFailed
+            Yosys, nextpnr or a packer stopped with an error of its own.
+        RuntimeError
+            The ``with`` block has been left.
+        """
+        return self._do(source, {"step": step, "device": device.name, **job}, poll)
+
     def _do(self, source: str, job: dict, poll: Callable[[], None] | None = None) -> Any:
         """Start a process for a job; return its result."""
         kept = cache_folder() / "fpga"

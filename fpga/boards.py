@@ -1,0 +1,117 @@
+"""Boards: which there are, and the platforms of amaranth-boards, or of anybody, that know their pins."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.metadata
+
+from amaranth.build import Platform, ResourceError
+
+from .flow import DEVICES, Device
+
+__all__ = ["BOARDS", "Board", "named_board"]
+
+# Family and toolchain of a platform, and which of DEVICES has the same cells and programs.
+_FAMILIES = {("iCE40", "IceStorm"): "ice40", ("iCE5", "IceStorm"): "ice40", ("ecp5", "Trellis"): "ecp5"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Board:
+    """A board with an FPGA of a family that the flow knows, an oscillator, and a UART.
+
+    Attributes
+    ----------
+    name, title : str
+        What the command line and people call it.
+    platform : str
+        Its class of an Amaranth platform, as ``module:Class``.
+    clock_mhz : float or None
+        The clock of the gates by default; None for that of the oscillator.
+    loader : str or None
+        What openFPGALoader calls it.
+    """
+
+    name: str
+    title: str
+    platform: str
+    clock_mhz: float | None = None
+    loader: str | None = None
+
+    def make_platform(self) -> Platform:
+        """Return a new platform, which can build one design.
+
+        Raises
+        ------
+        ValueError
+            There is no such class, or it is of another family, or has no oscillator at a pin or no UART.
+        """
+        module, _, name = self.platform.partition(":")
+        try:
+            made = getattr(importlib.import_module(module), name)()
+        except (ImportError, AttributeError, TypeError) as error:
+            raise ValueError(f"there is no platform {self.platform!r}: {error}") from None
+        if not isinstance(made, Platform) or _family(made) not in _FAMILIES:
+            raise ValueError(
+                f"platform must be Amaranth's for an iCE40 with IceStorm or an ECP5 with Trellis, not {self.platform!r}"
+            )
+        for resource, wanted in ((made.default_clk, "an oscillator at a pin"), ("uart", "a UART")):
+            try:
+                found = made.lookup(resource)
+            except ResourceError:
+                raise ValueError(
+                    f"platform must have {wanted}, but {self.platform!r} has no resource {resource!r}"
+                ) from None
+            if resource == "uart" and not {"rx", "tx"} <= {each.name for each in found.ios}:
+                raise ValueError(f"the resource 'uart' of {self.platform!r} must have rx and tx")
+        return made
+
+    def device(self) -> Device:
+        """Return the device of its family, by which Yosys and the cells are known."""
+        return DEVICES[_FAMILIES[_family(self.make_platform())]]
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of Amaranth, and of the package that has the platform if it is in one."""
+        found = importlib.metadata.packages_distributions().get(self.platform.split(".")[0].split(":")[0], [])
+        return {name: importlib.metadata.version(name) for name in ("amaranth", *found)}
+
+
+def _family(platform: Platform) -> tuple[str | None, str | None]:
+    return getattr(platform, "family", None), getattr(platform, "toolchain", None)
+
+
+#: The boards by name.
+BOARDS: dict[str, Board] = {
+    board.name: board
+    for board in (
+        Board(
+            "icebreaker",
+            "iCEBreaker, iCE40 UP5K",
+            "amaranth_boards.icebreaker:ICEBreakerPlatform",
+            loader="ice40_generic",
+        ),
+        Board(
+            "ice40-hx8k",
+            "iCE40-HX8K breakout",
+            "amaranth_boards.ice40_hx8k_b_evn:ICE40HX8KBEVNPlatform",
+            loader="ice40_generic",
+        ),
+        Board("ulx3s-25f", "ULX3S, ECP5-25k", "amaranth_boards.ulx3s:ULX3S_25F_Platform", loader="ulx3s"),
+        Board("ulx3s-85f", "ULX3S, ECP5-85k", "amaranth_boards.ulx3s:ULX3S_85F_Platform", loader="ulx3s"),
+    )
+}
+
+
+def named_board(text: str) -> Board:
+    """Return the board that a command line names: a key of :data:`BOARDS`, or ``module:Platform``.
+
+    Raises
+    ------
+    ValueError
+        There is none, or :meth:`Board.make_platform` refuses its platform.
+    """
+    if text not in BOARDS and ":" not in text:
+        raise ValueError(f"board must be one of {', '.join(BOARDS)}, or module:Platform, not {text!r}")
+    board = BOARDS.get(text) or Board(text, text, text)
+    board.make_platform()
+    return board
