@@ -1,10 +1,10 @@
-"""Simulated gates as functions of tensors, and as operations that autograd goes through."""
+"""Gates as functions of tensors, simulated ones first, and as operations that autograd goes through."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -19,11 +19,11 @@ from xlnstorch.conversions import unpack
 from xlnstorch.tensor import LNSTensor
 
 from . import payloads
-from .batch import Batch
+from .batch import Batch, Outcome
 from .sequences import is_sequential
 from .stimulus import Vectors
 
-__all__ = ["Answer", "SimulatedUnit", "hardware_function"]
+__all__ = ["Answer", "Gates", "SimulatedUnit", "UnitFunction", "hardware_function"]
 
 Gradients = tuple[torch.Tensor | None, ...]
 
@@ -44,35 +44,33 @@ class Answer(NamedTuple):
     flags: torch.Tensor
 
 
-class SimulatedUnit:
-    """A unit's gates, compiled by Verilator into this process, as a function of tensors.
+class Gates(Protocol):
+    """What takes payloads and gives results: compiled gates, or a board."""
+
+    def run(self, rows: np.ndarray) -> Outcome:
+        """Send payloads, as :func:`~sim.payloads.to_rows` makes them, and return the result of each."""
+
+
+class UnitFunction:
+    """A unit's gates, wherever they are, as a function of tensors.
 
     Parameters
     ----------
     unit : Unit
         One each of whose payloads brings a result.
+    gates : Gates
+        Of the unit.
 
     Raises
     ------
     ValueError
         The unit sums several payloads.
-    ToolMissing, BuildFailed
-        From Verilator.
-
-    Examples
-    --------
-    >>> import hdl, xlnstorch
-    >>> from xlnstorch import lns16, lnstensor
-    >>> gates = SimulatedUnit(hdl.Multiply(format=lns16))  # doctest: +SKIP
-    >>> gates.run("mul", lnstensor([1.0, 2.0], format=lns16), lnstensor(3.0, format=lns16)).result  # doctest: +SKIP
-    LNSTensor([3., 6.], format=lns16)
     """
 
-    def __init__(self, unit: Unit):
-        if is_sequential(unit):
-            raise ValueError(f"{unit.name} sums several payloads, so it is no function of the operands of one")
+    def __init__(self, unit: Unit, gates: Gates):
+        check_function(unit)
         self.unit = unit
-        self._gates = Batch(unit)
+        self._gates = gates
         self._lock = threading.Lock()  # autograd may call from another thread
 
     def run(self, operation: str, *operands: torch.Tensor) -> Answer:
@@ -126,6 +124,41 @@ class SimulatedUnit:
         return Answer(values if len(values) > 1 else next(iter(values.values())), flags)
 
 
+class SimulatedUnit(UnitFunction):
+    """A unit's gates, compiled by Verilator into this process, as a function of tensors.
+
+    Parameters
+    ----------
+    unit : Unit
+        One each of whose payloads brings a result.
+
+    Raises
+    ------
+    ValueError
+        The unit sums several payloads.
+    ToolMissing, BuildFailed
+        From Verilator.
+
+    Examples
+    --------
+    >>> import hdl, xlnstorch
+    >>> from xlnstorch import lns16, lnstensor
+    >>> gates = SimulatedUnit(hdl.Multiply(format=lns16))  # doctest: +SKIP
+    >>> gates.run("mul", lnstensor([1.0, 2.0], format=lns16), lnstensor(3.0, format=lns16)).result  # doctest: +SKIP
+    LNSTensor([3., 6.], format=lns16)
+    """
+
+    def __init__(self, unit: Unit):
+        check_function(unit)
+        super().__init__(unit, Batch(unit))
+
+
+def check_function(unit: Unit) -> None:
+    """Raise ValueError if a unit's results do not depend on the operands of one payload only."""
+    if is_sequential(unit):
+        raise ValueError(f"{unit.name} sums several payloads, so it is no function of the operands of one")
+
+
 def _check(name: str, layout: ShapeLike, operand: torch.Tensor) -> None:
     if not isinstance(operand, torch.Tensor):
         raise TypeError(f"{name} must be a tensor, not {operand!r}")
@@ -167,25 +200,25 @@ _DERIVATIVES: dict[str, tuple[tuple[str, ...], Callable[..., Gradients]]] = {
 
 
 def hardware_function(
-    unit: Unit | SimulatedUnit,
+    unit: Unit | UnitFunction,
     operation: str | None = None,
     *,
     backward: Callable[..., Gradients | torch.Tensor] | None = None,
 ) -> Callable[..., LNSTensor]:
-    """Return an operation of LNSTensors whose results and gradients come out of simulated gates.
+    """Return an operation of LNSTensors whose results and gradients come out of gates, simulated or on a board.
 
     It is an :class:`~xlnstorch.LNSFunction`, so it can stand in any PyTorch model. Operands broadcast; the sums that
     this and fan-out bring to a backward pass are autograd's own.
 
     Parameters
     ----------
-    unit : Unit or SimulatedUnit
-        Gates that are simulated already are shared.
+    unit : Unit or UnitFunction
+        A unit is simulated; gates that are there already, as of a SimulatedUnit or a board, are shared.
     operation : str, optional
         One of the unit's that takes and gives words; by default its only one.
     backward : callable, optional
         Given the gradient of the result and the operands, LNSTensors all, it returns the gradient of each operand, or
-        None; with other gates, say, by :meth:`SimulatedUnit.run`. By default PyTorch's formula for ``add``, ``sub``,
+        None; with other gates, say, by :meth:`UnitFunction.run`. By default PyTorch's formula for ``add``, ``sub``,
         ``mul``, ``div``, ``mac``, ``square``, ``sqrt``, ``neg`` and ``relu``, computed by the same gates.
 
     Raises
@@ -202,8 +235,8 @@ def hardware_function(
     >>> x = lnstensor([2.0, 3.0], format=lns16, requires_grad=True)
     >>> multiply(x, x).sum().backward()  # doctest: +SKIP
     """
-    simulated = unit if isinstance(unit, SimulatedUnit) else None
-    unit = simulated.unit if simulated else unit
+    given = unit if isinstance(unit, UnitFunction) else None
+    unit = given.unit if given else unit
     names = list(unit.operations)
     if operation is None and len(names) > 1:
         raise ValueError(f"operation must be given: {unit.name} has {', '.join(names)}")
@@ -218,7 +251,7 @@ def hardware_function(
     missing = [] if backward else [name for name in _DERIVATIVES[operation][0] if name not in names]
     if missing:
         raise ValueError(f"backward must be given: that of {operation} needs {', '.join(missing)}, not in {unit.name}")
-    gates, format = simulated or SimulatedUnit(unit), unit.format
+    gates, format = given or SimulatedUnit(unit), unit.format
 
     def run(name: str, *operands: LNSTensor) -> LNSTensor:
         return gates.run(name, *operands).result
