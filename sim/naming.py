@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Units by the text that a command line gives them: a name, and the values of parameters."""
 
 from __future__ import annotations

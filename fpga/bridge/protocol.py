@@ -119,8 +119,9 @@ class FrameReader:
             if len(self._bytes) < end:
                 return
             if end >= 6 and binascii.crc_hqx(self._bytes[1:end], CRC.initial_crc) == 0:
-                yield Frame(self._bytes[2], self._bytes[3], bytes(self._bytes[4 : end - 2]))
+                frame = Frame(self._bytes[2], self._bytes[3], bytes(self._bytes[4 : end - 2]))
                 del self._bytes[:end]
+                yield frame
             else:
                 del self._bytes[0]  # a frame may begin at any byte after it
         self._bytes.clear()
