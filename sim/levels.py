@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import hdl
 from xlnstorch.cli import CommandError
+from xlnstorch.formats import LNSFormat
+
+if TYPE_CHECKING:
+    from .runs import Run
 
 __all__ = ["RTL", "Level", "Unavailable", "get_level"]
 
@@ -38,6 +42,14 @@ class Level:
         What it cannot be made for, and why.
     device : str or None
         The one it is made for.
+    options : tuple of str
+        What else it is made with, by keyword: texts, of the same names on the command line.
+    run : type of Run, optional
+        What runs the vectors instead of a simulator, where the gates are there already.
+    units : tuple of str
+        Those that are verified if none is named, where they are not all.
+    format : LNSFormat or None
+        Of the gates that are there already.
 
     Raises
     ------
@@ -48,7 +60,11 @@ class Level:
     name: ClassVar[str]
     devices: ClassVar[tuple[str, ...]] = ()
     impossible: ClassVar[dict[str, str]] = {}
+    options: ClassVar[tuple[str, ...]] = ()
+    run: ClassVar[type[Run] | None] = None
     device: str | None
+    units: tuple[str, ...] = ()
+    format: LNSFormat | None = None
 
     def __init__(self, device: str | None = None):
         if device in self.impossible:
@@ -58,6 +74,14 @@ class Level:
         if device is not None and device not in self.devices:
             raise ValueError(f"device must be {' or '.join(self.devices)}, not {device!r}")
         self.device = device or next(iter(self.devices), None)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What a command line needs beside the name to ask for the level again."""
+        return ("--device", self.device) if self.device else ()
+
+    def close(self) -> None:
+        """Give back what it holds."""
 
     def check(self, unit: hdl.Unit) -> None:
         """Raise ToolMissing, or Unavailable, as far as it can be known before anything is built.
@@ -107,11 +131,17 @@ class RTL(Level):
         return source
 
 
-def get_level(name: str, device: str | None = None) -> Level:
-    """Return a level by its name, for a device; a ValueError says which there are."""
+def get_level(name: str, device: str | None = None, **options: object) -> Level:
+    """Return a level by its name, for a device and with options, None standing for the default.
+
+    A ValueError says which levels there are, or which option the level does not have.
+    """
     entries = {entry.name: entry for entry in importlib.metadata.entry_points(group="lns.levels")}
-    if name == RTL.name:
-        return RTL(device)
-    if name not in entries:
+    if name != RTL.name and name not in entries:
         raise ValueError(f"level must be one of {', '.join([RTL.name, *sorted(entries)])}, not {name!r}")
-    return entries[name].load()(device)
+    kind = RTL if name == RTL.name else entries[name].load()
+    given = {key: value for key, value in options.items() if value is not None}
+    for key, value in given.items():
+        if key not in kind.options:
+            raise ValueError(f"the level {name} has no {key}; leave out {value!r}")
+    return kind(device, **given)
