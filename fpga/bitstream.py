@@ -173,9 +173,7 @@ def check_folder(folder: Path) -> None:
     target, text = Path(os.path.realpath(folder)), str(folder)
     if target.is_dir():
         if any(target.iterdir()) and not (target / MANIFEST).is_file():
-            raise CommandError(
-                f"output must be a new or empty folder, or one of an earlier bitstream, not {text!r}"
-            )
+            raise CommandError(f"output must be a new or empty folder, or one of an earlier bitstream, not {text!r}")
     elif target.exists():
         raise CommandError(f"output must be a folder, not the file {text!r}")
     if not target.parent.is_dir():

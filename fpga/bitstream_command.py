@@ -25,14 +25,15 @@ class Bitstream:
 
     help = "build the bitstream of a unit, with a bridge to a serial port, for a board"
     description = """Build the bitstream of a unit for a board: the unit, a bridge between it and the board's serial
-port, the clock from a PLL, and a reset that waits for it. The output folder has the bitstream, manifest.json, which says
-what it is and of what it is made, and the critical path in words. What was built before is found by its digest.
+port, the clock from a PLL, and a reset that waits for it. The output folder has the bitstream,
+manifest.json, which says what it is and what it is made from, and the critical path in words. What
+was built before is found by its digest.
 
-BOARD is icebreaker, ice40-hx8k, ulx3s-25f or ulx3s-85f, or module:Platform, a class of an Amaranth platform for an iCE40
-or an ECP5 with an oscillator and a UART.
+BOARD is icebreaker, ice40-hx8k, ulx3s-25f or ulx3s-85f, or module:Platform, a class of an Amaranth
+platform for an iCE40 or an ECP5 with an oscillator and a UART.
 
-Exit status: 0 done; 2 usage, a unit that does not fit included; 3 a tool is missing; 4 the clock is not reached, and
-nothing is written, or a program failed."""
+Exit status: 0 done; 2 usage, a unit that does not fit included; 3 a tool is missing; 4 the clock
+is not reached, and nothing is written, or a program failed."""
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments."""
@@ -89,7 +90,9 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         metavar="MHZ",
         help="of the gates: the PLL's highest that is not above it (default: the board's)",
     )
-    parser.add_argument("--baud", type=int, default=1_000_000, metavar="N", help="of the serial port (default: 1000000)")
+    parser.add_argument(
+        "--baud", type=int, default=1_000_000, metavar="N", help="of the serial port (default: 1000000)"
+    )
     parser.add_argument(
         "--seeds", type=int, default=1, metavar="N", help="place and route N times and keep the fastest (default: 1)"
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .cells import PULLED_UP
 
-__all__ = ["Gates", "after_routing", "after_synthesis", "pack_and_unpack", "read_back"]
+__all__ = ["Gates", "after_routing", "after_synthesis", "cells_of", "pack_and_unpack", "read_back", "read_chip"]
 
 # The cells between two nets that only pass a value on, by type and by the parameter that says which way, if one does.
 # For pins Yosys has models, which Verilator does not take at an input of the top module.
@@ -114,18 +114,39 @@ def read_back(asc: str, routed: str) -> Gates:
     routed : str
         The netlist that nextpnr has written with it, for the places of its pins.
     """
+    chip, directions = read_chip(asc)
+    top = json.loads(routed)["modules"]["top"]
+    return Gates(_top(top, directions.keys()) + chip, cells_of(chip))
+
+
+def read_chip(asc: str, pins: str | None = None, package: str | None = None) -> tuple[str, dict[str, str]]:
+    """Return an iCE40's configuration as Verilog, the module ``chip``, and the direction of each of its ports.
+
+    Parameters
+    ----------
+    asc : str
+        As for :func:`read_back`.
+    pins, package : str, optional
+        Names of the package's pins, as nextpnr reads them (PCF); others are called by their places.
+    """
     with tempfile.TemporaryDirectory(prefix="lns-") as folder:
         Path(folder, "top.asc").write_text(asc)
-        chip = subprocess.run(
-            ["icebox_vlog", "-s", "top.asc"], cwd=folder, stdout=subprocess.PIPE, text=True, check=True
-        ).stdout
+        options = []
+        if pins is not None:
+            Path(folder, "top.pcf").write_text(pins)
+            options = ["-p", "top.pcf", "-d", package]
+        command = ["icebox_vlog", "-s", *options, "top.asc"]
+        chip = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True).stdout
     (header,) = _HEADER.findall(chip)
     # The ports are declared once more below, which is allowed where the header has nothing but their names.
     directions = dict(reversed(port.split()) for port in header.split(", "))
     declared = "".join(f"\n{direction} {pin};" for pin, direction in directions.items())
-    chip = _HEADER.sub(f"module chip ({', '.join(directions)});{declared}", chip, count=1)
-    top = json.loads(routed)["modules"]["top"]
-    return Gates(_top(top, directions.keys()) + chip, sorted(set(_READ_BACK_CELL.findall(chip))))
+    return _HEADER.sub(f"module chip ({', '.join(directions)});{declared}", chip, count=1), directions
+
+
+def cells_of(chip: str) -> list[str]:
+    """Return the types of cells in what icestorm writes."""
+    return sorted(set(_READ_BACK_CELL.findall(chip)))
 
 
 def _top(top: dict, pins: set[str]) -> str:

@@ -25,8 +25,6 @@ __all__ = ["NO_STOP", "SILENCE", "BoardModel", "SimulatedBoard"]
 NO_STOP, SILENCE = 1 << 8, 1 << 16
 
 _SOURCE = Path(__file__).with_suffix(".cpp")
-# The fewest clocks of a bit, so that a byte is simulated fast.
-_DIVISOR = 4
 # Clocks without anything on the lines, more than a self-test or the end of a frame that was cut takes, after which a
 # simulated board goes to sleep.
 _AWAKE = 1 << 18
@@ -77,14 +75,18 @@ class BoardModel:
     digest : bytes, optional
         The identity of the build; by default made of the gates.
     baud : int
-        Of a line that is simulated with 4 clocks a bit.
+    divisor : int
+        Clocks of a bit; the fewer, the faster is the simulation of a byte.
+    verilog : str, optional
+        Gates from elsewhere of a board with all this, with the top module ``top`` and its ports ``clk``, ``rx`` and
+        ``tx``: by default what :class:`~fpga.top.Top` becomes.
     poll : callable, optional
         Called now and then during compilation; may raise, to give up.
 
     Attributes
     ----------
-    identity : Identity
-        What the board says of itself.
+    identity : Identity or None
+        What the board says of itself; None of gates from elsewhere.
 
     Raises
     ------
@@ -100,20 +102,19 @@ class BoardModel:
         *,
         digest: bytes | None = None,
         baud: int = 1_000_000,
+        divisor: int = 4,
+        verilog: str | None = None,
         poll: Callable[[], None] | None = None,
     ):
-        def top(digest: bytes) -> Top:
-            return Top(unit, digest=digest, clock_hz=Fraction(_DIVISOR * baud), baud=baud)
-
-        if digest is None:
-            digest = hashlib.sha256(hdl.to_verilog(top(bytes(DIGEST_BYTES))).encode()).digest()[:DIGEST_BYTES]
-        made = top(digest)
-        self.identity = made.bridge.identity
+        self._divisor, self.identity = divisor, None
+        if verilog is None:
+            made = _make_top(unit, digest, baud, divisor)
+            self.identity, verilog = made.bridge.identity, hdl.to_verilog(made)
         compiler = _Compiler()
-        self._library = ctypes.CDLL(str(compiler.build(hdl.to_verilog(made), poll=poll) / compiler.executable))
+        self._library = ctypes.CDLL(str(compiler.build(verilog, poll=poll) / compiler.executable))
         self._library.board_open.restype = ctypes.c_void_p
         self._library.board_exchange.restype = ctypes.c_int64
-        self._handle = ctypes.c_void_p(self._library.board_open(ctypes.c_int64(_DIVISOR)))
+        self._handle = ctypes.c_void_p(self._library.board_open(ctypes.c_int64(divisor)))
 
     def close(self) -> None:
         """Free the gates."""
@@ -136,12 +137,21 @@ class BoardModel:
             ctypes.c_int64(len(items)),
             ctypes.c_void_p(answer.ctypes.data),
             ctypes.c_int64(len(answer)),
-            ctypes.c_int64(quiet_bits * _DIVISOR),
+            ctypes.c_int64(quiet_bits * self._divisor),
             ctypes.byref(broken),
         )
         if broken.value or count > len(answer):
             raise RuntimeError(f"{broken.value} bytes came without a stop bit, {count} with one")
         return answer[:count].tobytes()
+
+
+def _make_top(unit: hdl.Unit, digest: bytes | None, baud: int, divisor: int) -> Top:
+    def top(digest: bytes) -> Top:
+        return Top(unit, digest=digest, clock_hz=Fraction(divisor * baud), baud=baud)
+
+    if digest is None:
+        digest = hashlib.sha256(hdl.to_verilog(top(bytes(DIGEST_BYTES))).encode()).digest()[:DIGEST_BYTES]
+    return top(digest)
 
 
 class SimulatedBoard(BoardModel):

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
 from collections.abc import Mapping, Sequence
 
 __all__ = ["Timing"]
+
+# Where Yosys begins to call a net or a cell by those around it.
+_GENERATED = re.compile(r"_(?:SB|TRELLIS|LUT4|CCU2C|PFUMX|L6MUX21|DP16KD|MULT18X18D)_?.*")
+_CARRIES = ("COUT", "FCO")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,13 +46,29 @@ class Timing:
         return self.reached_mhz >= self.wanted_mhz
 
     def in_words(self) -> str:
-        """Return the path as text: a line of summary, and one for each cell and each net on it."""
+        """Return the path as text: a line of summary, and one for each cell, net and carry chain on it.
+
+        A name ends in … where Yosys has made up the rest.
+        """
         total = sum(step["delay"] for step in self.path)
         lines = [
-            f"the longest path of the clock {self.clock} takes {total:.2f} ns, which allows "
+            f"the longest path of the clock {_name(self.clock)} takes {total:.2f} ns, which allows "
             f"{self.reached_mhz:.2f} MHz; {self.wanted_mhz:.2f} MHz are {'met' if self.met else 'not met'}"
         ]
-        return "\n".join([*lines, *(f"{step['delay']:7.2f} ns  {_words(step)}" for step in self.path)]) + "\n"
+        for carries, group in itertools.groupby(self.path, key=_is_carry):
+            steps = list(group)
+            cells = sum(step["type"] == "logic" for step in steps)
+            if carries and cells > 1:
+                text = f"along the carries of {cells} cells, from {_cell(steps[0]['from'])}"
+                lines.append(f"{sum(step['delay'] for step in steps):7.2f} ns  {text}")
+            else:
+                lines += [f"{step['delay']:7.2f} ns  {_words(step)}" for step in steps]
+        return "\n".join(lines) + "\n"
+
+
+def _is_carry(step: Mapping) -> bool:
+    """Whether a step ends at a carry, or leads on from one without a way through the fabric."""
+    return step["to"]["port"] in _CARRIES or (step["type"] == "routing" and step["to"]["port"] in ("CIN", "FCI"))
 
 
 def _words(step: Mapping) -> str:
@@ -54,14 +76,18 @@ def _words(step: Mapping) -> str:
     if step["type"] == "clk-to-q":
         return f"from the clock to {source['port']} of {_cell(source)}"
     if step["type"] == "routing":
-        return f"along the net {step['net']}, {_place(source)} to {_place(target)}"
+        return f"along the net {_name(step['net'])} to {_place(target)}"
     if step["type"] == "setup":
         return f"at {target['port']} of {_cell(target)}, before the next clock"
     return f"through {_cell(source)}, {source['port']} to {target['port']}"
 
 
 def _cell(end: Mapping) -> str:
-    return f"{end['cell']} at {_place(end)}"
+    return f"{_name(end['cell'])} at {_place(end)}"
+
+
+def _name(name: str) -> str:
+    return _GENERATED.sub("…", name.removeprefix("$glbnet$"))
 
 
 def _place(end: Mapping) -> str:
