@@ -60,24 +60,20 @@ def choose_clock(platform: Platform, mhz: float | None = None) -> Clock:
         The PLL cannot make a clock within its range that is as low, or as high.
     """
     oscillator = Fraction(platform.default_clk_frequency)
-    wanted = oscillator if mhz is None else Fraction(str(mhz)) * _MHZ
-    if wanted == oscillator:
+    if mhz is None or mhz * _MHZ == oscillator:
         return Clock(oscillator, oscillator)
     kind, divide = ("ECP5", _ecp5_dividers) if platform.family == "ecp5" else ("iCE40", _ice40_dividers)
-    low, high = _OUTPUT[kind]
-    found = [choice for choice in divide(oscillator) if low * _MHZ <= choice[0] <= high * _MHZ]
-    if not low * _MHZ <= wanted <= high * _MHZ or not any(choice[0] <= wanted for choice in found):
+    low, high = (limit * _MHZ for limit in _OUTPUT[kind])
+    found = [choice for choice in divide(oscillator) if low <= choice[0] <= high]
+    lowest, wanted = float(min((choice[0] for choice in found), default=high)), round(mhz * _MHZ, 3)
+    if not lowest <= wanted <= high:
         raise ValueError(
-            f"clock must be {low:g} to {high:g} MHz, the range of the {kind}'s PLL, or the oscillator's "
-            f"{_shown(oscillator)} MHz, not {_shown(wanted)}"
+            f"clock must be {lowest / _MHZ:g} to {high / _MHZ:g} MHz, the range of the {kind}'s PLL, or the oscillator's "
+            f"{float(oscillator / _MHZ):g} MHz, not {mhz:g}"
         )
     # Of several ways to the same clock, the one with the fastest phase detector has the least jitter.
     frequency, _, parameters = max((c for c in found if c[0] <= wanted), key=lambda choice: choice[:2])
     return Clock(oscillator, frequency, parameters)
-
-
-def _shown(frequency: Fraction) -> str:
-    return f"{float(frequency / _MHZ):g}"
 
 
 # What the PLL of each family can put out, in MHz: the data sheets' (iCE40 LP/HX and UltraPlus, ECP5).
