@@ -68,8 +68,8 @@ def choose_clock(platform: Platform, mhz: float | None = None) -> Clock:
     lowest, wanted = float(min((choice[0] for choice in found), default=high)), round(mhz * _MHZ, 3)
     if not lowest <= wanted <= high:
         raise ValueError(
-            f"clock must be {lowest / _MHZ:g} to {high / _MHZ:g} MHz, the range of the {kind}'s PLL, or the oscillator's "
-            f"{float(oscillator / _MHZ):g} MHz, not {mhz:g}"
+            f"clock must be {lowest / _MHZ:g} to {high / _MHZ:g} MHz, the range of the {kind}'s PLL, or the "
+            f"oscillator's {float(oscillator / _MHZ):g} MHz, not {mhz:g}"
         )
     # Of several ways to the same clock, the one with the fastest phase detector has the least jitter.
     frequency, _, parameters = max((c for c in found if c[0] <= wanted), key=lambda choice: choice[:2])

@@ -46,11 +46,14 @@ class Top(wiring.Component):
     ----------
     locked : Signal
         Whether ``clk`` has its frequency, asynchronous. Always, if nobody drives it.
+    ready : Signal
+        Whether the reset is over.
     """
 
     def __init__(self, unit: Unit, *, digest: bytes, clock_hz: Fraction, baud: int):
         super().__init__({"clk": In(1), "rx": In(1, init=1), "tx": Out(1, init=1)})
         self.locked = Signal(init=1)
+        self.ready = Signal()
         self.bridge = Bridge(unit, digest=digest, clock_hz=float(clock_hz), baud=baud)
         self.held_clocks = -(-clock_hz * _HELD // 1)
 
@@ -61,15 +64,14 @@ class Top(wiring.Component):
         m.d.comb += [sync.clk.eq(self.clk), held.clk.eq(self.clk)]
         locked = Signal()
         clocks = Signal(range(self.held_clocks))
-        done = Signal()
         m.submodules.locked = FFSynchronizer(self.locked, locked, o_domain="held")
         with m.If(~locked):
-            m.d.held += [clocks.eq(0), done.eq(0)]
+            m.d.held += [clocks.eq(0), self.ready.eq(0)]
         with m.Elif(clocks == self.held_clocks - 1):
-            m.d.held += done.eq(1)
+            m.d.held += self.ready.eq(1)
         with m.Else():
             m.d.held += clocks.eq(clocks + 1)
-        m.d.comb += ResetSignal().eq(~done)
+        m.d.comb += ResetSignal().eq(~self.ready)
         m.submodules.bridge = self.bridge
         m.d.comb += [self.bridge.rx.eq(self.rx), self.tx.eq(self.bridge.tx)]
         return m
