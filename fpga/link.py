@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -202,8 +203,9 @@ def _cause(error: Exception) -> str:
     while found is not None:
         if isinstance(found, BlockingIOError):
             return "another program uses it"
-        if isinstance(found, OSError) and found.strerror:
-            return found.strerror
+        number, *text = found.args or (None,)
+        if isinstance(number, int) and text:
+            return "it is no serial port" if number == errno.ENOTTY else str(text[0])
         found = found.__context__
     return str(error)
 

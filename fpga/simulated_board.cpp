@@ -32,8 +32,8 @@ struct Board {
     uint32_t received = 0;
     std::vector<uint8_t> came;
     int64_t broken = 0;
-    // Clocks since there last was anything on either line.
-    int64_t quiet = 0;
+    // Clocks in all, and since there last was anything on either line.
+    int64_t clocks = 0, quiet = 0;
 
     explicit Board(int divisor) : divisor(divisor) { gates.rx = 1; }
 
@@ -82,8 +82,9 @@ struct Board {
         }
     }
 
-    void clock(int64_t clocks) {
-        for (; clocks > 0; clocks--) {
+    void clock(int64_t count) {
+        clocks += count;
+        for (; count > 0; count--) {
             send();
             gates.clk = 0;
             gates.eval();
@@ -128,6 +129,8 @@ void board_close(void *handle) {
     board->gates.final();
     delete board;
 }
+
+int64_t board_clocks(void *handle) { return static_cast<Board *>(handle)->clocks; }
 
 // Sends items, which are bytes with flags as above, and waits until both lines have been quiet for so many clocks.
 // Returns how many bytes came, of which up to `room` are in `answer`; `broken` counts those without a stop bit.

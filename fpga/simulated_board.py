@@ -87,6 +87,7 @@ class BoardModel:
     ----------
     identity : Identity or None
         What the board says of itself; None of gates from elsewhere.
+    divisor : int
 
     Raises
     ------
@@ -106,14 +107,14 @@ class BoardModel:
         verilog: str | None = None,
         poll: Callable[[], None] | None = None,
     ):
-        self._divisor, self.identity = divisor, None
+        self.divisor, self.identity = divisor, None
         if verilog is None:
             made = _make_top(unit, digest, baud, divisor)
             self.identity, verilog = made.bridge.identity, hdl.to_verilog(made)
         compiler = _Compiler()
         self._library = ctypes.CDLL(str(compiler.build(verilog, poll=poll) / compiler.executable))
         self._library.board_open.restype = ctypes.c_void_p
-        self._library.board_exchange.restype = ctypes.c_int64
+        self._library.board_exchange.restype = self._library.board_clocks.restype = ctypes.c_int64
         self._handle = ctypes.c_void_p(self._library.board_open(ctypes.c_int64(divisor)))
 
     def close(self) -> None:
@@ -121,6 +122,11 @@ class BoardModel:
         if self._handle is not None:
             self._library.board_close(self._handle)
             self._handle = None
+
+    @property
+    def clocks(self) -> int:
+        """How many there have been."""
+        return self._library.board_clocks(self._handle)
 
     def exchange(self, sent: Sequence[int] | bytes, *, quiet_bits: int = 1000) -> bytes:
         """Send bytes and return those that come until both lines have been quiet for so many bits.
@@ -137,7 +143,7 @@ class BoardModel:
             ctypes.c_int64(len(items)),
             ctypes.c_void_p(answer.ctypes.data),
             ctypes.c_int64(len(answer)),
-            ctypes.c_int64(quiet_bits * self._divisor),
+            ctypes.c_int64(quiet_bits * self.divisor),
             ctypes.byref(broken),
         )
         if broken.value or count > len(answer):

@@ -152,7 +152,7 @@ class Bridge(wiring.Component):
                     with m.Default():
                         refuse(ErrorKind.COMMAND)
             with m.State("run"):
-                m.d.sync += [owed.eq(came.payload), length.eq(came.payload + 3)]
+                m.d.sync += length.eq(came.payload + 3)
                 with m.If(came.valid):
                     with m.If(came.payload > MAX_DATA):
                         refuse(ErrorKind.LENGTH)
@@ -162,11 +162,12 @@ class Bridge(wiring.Component):
                             driver.test.eq(command == Command.TEST),
                             driver.fresh.eq(command != Command.CONTINUE),
                         ]
-                        m.d.sync += [turn.eq(sequence + 1), can_continue.eq(command != Command.TEST)]
+                        m.d.sync += [owed.eq(came.payload), turn.eq(sequence + 1)]
+                        m.d.sync += can_continue.eq(command != Command.TEST)
                         m.next = "begin"
             with m.State("skip"):
                 m.d.comb += came.ready.eq(left != 0)
-                m.d.sync += [owed.eq(0), length.eq(3)]
+                m.d.sync += length.eq(3)
                 with m.If(left == 0):
                     m.next = "begin"
                 with m.Elif(came.valid):

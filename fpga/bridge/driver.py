@@ -74,7 +74,7 @@ class UnitDriver(wiring.Component):
             m.d.sync += quiet.eq(0)
         with m.Elif(~rests):
             m.d.sync += quiet.eq(quiet + 1)
-        m.d.comb += self.done.eq(rests & ~busy & ~testing)
+        m.d.comb += self.done.eq(rests & ~busy & ~testing & ~self.o.valid)
         return m
 
     def _feed(self, m: Module, rests: Signal, testing: Signal, incomplete: Signal) -> tuple[Signal, Signal]:
