@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import importlib.metadata
+from collections.abc import Mapping
 
 from amaranth.build import Platform, ResourceError
 
@@ -74,8 +76,14 @@ class Board:
 
     def versions(self) -> dict[str, str]:
         """Return the versions of Amaranth, and of the package that has the platform if it is in one."""
-        found = importlib.metadata.packages_distributions().get(self.platform.split(".")[0].split(":")[0], [])
-        return {name: importlib.metadata.version(name) for name in ("amaranth", *found)}
+        packages = _packages().get(self.platform.partition(":")[0].partition(".")[0], [])
+        return {name: importlib.metadata.version(name) for name in ("amaranth", *packages)}
+
+
+@functools.cache
+def _packages() -> Mapping[str, list[str]]:
+    """Return which packages have a module, for all that are installed; that takes a moment."""
+    return importlib.metadata.packages_distributions()
 
 
 def _family(platform: Platform) -> tuple[str | None, str | None]:
