@@ -7,9 +7,12 @@ import dataclasses
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
 from collections.abc import Mapping
 
 from amaranth.build import Platform, ResourceError
+
+from sim.simulators import ToolMissing
 
 from .flow import DEVICES, Device
 
@@ -119,7 +122,11 @@ def named_board(text: str) -> Board:
     ------
     ValueError
         There is none, or :meth:`Board.make_platform` refuses its platform.
+    ToolMissing
+        amaranth-boards is not installed.
     """
+    if text in BOARDS and importlib.util.find_spec("amaranth_boards") is None:
+        raise ToolMissing("amaranth-boards is not installed; install with: pip install amaranth-boards")
     if text not in BOARDS and ":" not in text:
         raise ValueError(f"board must be one of {', '.join(BOARDS)}, or module:Platform, not {text!r}")
     board = BOARDS.get(text) or Board(text, text, text)
