@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from sim.payloads import width
 from sim.sequences import is_sequential
 from sim.simulated import Answer, UnitFunction, check_function
 
-from .bridge.protocol import MAX_DATA, Command, Identity, Status, bytes_of
+from .bridge.protocol import DIGEST_BYTES, MAX_DATA, Command, Identity, Status, bytes_of
 from .bridge.selftest import expected_signature, seed_size
 from .link import BoardError, Link
 
@@ -181,19 +182,25 @@ def connect(
     BoardError
         The port does not exist or is in use, nothing answers as a board does, or it is another one.
     """
-    if isinstance(digest, str):
-        digest = bytes.fromhex(digest)
+    wanted = _digest_of(digest)
     link = Link(port, baud, timeout)
     try:
         identity = Identity.from_bytes(link.ask(Command.IDENTIFY))
         link.buffer = identity.buffer
-        return Board(link, identity, _unit_of(identity, port, expect, digest))
+        return Board(link, identity, _unit_of(identity, port, expect, wanted))
     except ValueError as error:
         link.close()
         raise BoardError(f"the board at {port!r} cannot be used: {error}") from None
     except BaseException:
         link.close()
         raise
+
+
+def _digest_of(digest: bytes | str | None) -> bytes | None:
+    with contextlib.suppress(ValueError):
+        if digest is None or len(found := bytes.fromhex(digest) if isinstance(digest, str) else digest) == DIGEST_BYTES:
+            return None if digest is None else found
+    raise ValueError(f"digest must be {DIGEST_BYTES} bytes, or {2 * DIGEST_BYTES} hexadecimal digits, not {digest!r}")
 
 
 def _unit_of(identity: Identity, port: str, expect: hdl.Unit | None, digest: bytes | None) -> hdl.Unit:

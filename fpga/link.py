@@ -201,13 +201,14 @@ def _cause(error: Exception) -> str:
     """Return what the operating system said, without what pyserial makes of it."""
     found: BaseException | None = error
     while found is not None:
-        if isinstance(found, BlockingIOError):
-            return "another program uses it"
         number, *text = found.args or (None,)
         if isinstance(number, int) and text:
-            return "it is no serial port" if number == errno.ENOTTY else str(text[0])
+            return _CAUSES.get(number, str(text[0]))
         found = found.__context__
     return str(error)
+
+
+_CAUSES = {errno.ENOTTY: "it is no serial port", errno.EAGAIN: "another program uses it"}
 
 
 def _name(frame: Frame) -> str:
