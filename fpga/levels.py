@@ -24,7 +24,7 @@ from .flow import DEVICES, require_tools, to_rtlil, tool_versions
 from .netlists import Gates
 from .runner import DoesNotFit, Runner
 
-__all__ = ["Bitstream", "Routed", "Synthesized"]
+__all__ = ["Bitstream", "Routed", "Synthesized", "icebox_vlog"]
 
 # Of place and route; that of `lns adders` too.
 _SEED = 1
@@ -79,7 +79,7 @@ class _OnDevice(Level):
         device = DEVICES[self.device]
         files = [Path(module.__file__) for module in (_child, cells, flow, netlists, output_registers)]
         if level == Bitstream.name:
-            program = Path(_icebox_vlog()).resolve()
+            program = Path(icebox_vlog()).resolve()
             files += [program, *sorted(program.parent.glob("icebox*.py"))]
         sources = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
         return cache.digest([source, level, dataclasses.asdict(device), _SEED, tool_versions(device), sources])
@@ -103,16 +103,29 @@ class Bitstream(_OnDevice):
 
     name = "bitstream"
     devices = ("ice40",)
+    options = ("board", "clock", "baud", "seeds")
     impossible: ClassVar[dict[str, str]] = {
         "ecp5": "no public program turns a bitstream of an ECP5 back into a netlist; its last level is route"
     }
 
+    def __new__(cls, device: str | None = None, *, board: str | None = None, **options: object) -> Level:
+        """Return the level of a unit on the pins of a device, or, with a board, that of the unit on the board."""
+        if board is not None:
+            from .board_bitstream import BoardBitstream
+
+            if device is not None:
+                raise ValueError(f"a board has its device; leave out {device!r}")
+            return BoardBitstream(board, **options)
+        if options:
+            raise ValueError(f"{next(iter(options))} is of a board's bitstream; name the board")
+        return super().__new__(cls)
+
     def check(self, unit: hdl.Unit) -> None:
         super().check(unit)
-        _icebox_vlog()
+        icebox_vlog()
 
 
-def _icebox_vlog() -> str:
+def icebox_vlog() -> str:
     """Return the path of icestorm's program, or raise ToolMissing."""
     program = shutil.which("icebox_vlog")
     if program is None:

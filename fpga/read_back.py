@@ -11,9 +11,9 @@ from sim.simulators import BuildFailed
 
 from . import cells
 from .clocking import Clock
-from .netlists import cells_of, read_chip
+from .netlists import cells_of
 
-__all__ = ["read_back_board"]
+__all__ = ["board_of_chip"]
 
 _PINS = re.compile(r"^set_io (\S+) \S+$", re.MULTILINE)
 _PLL = re.compile(r"^(SB_PLL40_(?:PAD|CORE)) #\((.*?)^\);$", re.MULTILINE | re.DOTALL)
@@ -38,19 +38,17 @@ _PARAMETERS = (
 )
 
 
-def read_back_board(asc: str, pins: str, package: str, clock: Clock) -> str:
-    """Return Verilog of an iCE40's configuration, with the module ``top`` and its ports ``clk``, ``rx`` and ``tx``.
+def board_of_chip(chip: str, pins: str, clock: Clock) -> str:
+    """Return the Verilog that a simulated board is made of: ``top`` with the ports ``clk``, ``rx`` and ``tx``.
 
     A PLL is a wire: ``clk`` is the clock of the gates. That its dividers are those wanted is checked.
 
     Parameters
     ----------
-    asc : str
-        The configuration, as icestorm's iceunpack makes it of a bitstream.
+    chip : str
+        What :func:`~fpga.netlists.read_chip` says of the configuration.
     pins : str
         The constraints of the design (PCF).
-    package : str
-        Of the device, as icestorm calls it.
     clock : Clock
         What the PLL should make.
 
@@ -59,7 +57,6 @@ def read_back_board(asc: str, pins: str, package: str, clock: Clock) -> str:
     BuildFailed
         The PLL is not as it should be.
     """
-    chip, _ = read_chip(asc, pins, package)
     names = _PINS.findall(pins)
     rx, tx = (next(name for name in names if name.endswith(f"__{end}__io")) for end in ("rx", "tx"))
     (clk,) = set(names) - {rx, tx}

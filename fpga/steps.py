@@ -1,4 +1,4 @@
-"""The steps from RTLIL to a board's bitstream: Yosys as for every unit, then nextpnr and the packer as Amaranth says.
+"""The steps from RTLIL to a board's bitstream and back: Yosys as for every unit, nextpnr and packers as Amaranth says.
 
 They run in the processes that :mod:`fpga.runner` starts, each with a source and a job, and return what JSON can hold.
 """
@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .flow import Device, synthesize
+from .netlists import read_chip
 
-__all__ = ["STEPS", "pack", "place_and_route_on_board", "synthesize_for_board"]
+__all__ = ["STEPS", "pack", "place_and_route_on_board", "synthesize_for_board", "unpack"]
 
 _USED = re.compile(r"^Info:\s+(\w+):\s+(\d+)/\s*(\d+)\s+\d+%$", flags=re.MULTILINE)
 
@@ -60,8 +61,23 @@ def pack(source: str, device: Device, job: dict) -> dict:
         return {"bitstream": base64.b64encode((folder / job["bitstream"]).read_bytes()).decode()}
 
 
+def unpack(source: str, device: Device, job: dict) -> dict:
+    """Return as Verilog, ``chip``, what an iCE40's bitstream, in base 64, does with the ``pins`` of a ``package``."""
+    with _folder({}) as folder:
+        (folder / "top.bin").write_bytes(base64.b64decode(source))
+        if status := _run(device, "iceunpack", ["top.bin", "top.asc"]):
+            raise RuntimeError(f"iceunpack stopped with status {status}")
+        asc = (folder / "top.asc").read_text()
+    return {"chip": read_chip(asc, job["pins"], job["package"])[0]}
+
+
 #: What a process can be asked for.
-STEPS = {"synthesize": synthesize_for_board, "place and route": place_and_route_on_board, "pack": pack}
+STEPS = {
+    "synthesize": synthesize_for_board,
+    "place and route": place_and_route_on_board,
+    "pack": pack,
+    "unpack": unpack,
+}
 
 
 @contextlib.contextmanager
