@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from sim.simulators import BuildFailed
@@ -71,7 +71,7 @@ def build(
     ----------
     design : Design
     progress : callable
-        Called with a sentence after each step.
+        Called with a line of text before and after a step.
     poll : callable, optional
         Called now and then in several threads; what it raises ends the build.
 
@@ -108,46 +108,61 @@ def _do_all(design: Design, progress: Callable[[str], None], poll: Callable[[], 
     """Do all steps; return what is kept of them."""
     # The runner is left first, which ends the processes that the threads wait for.
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool, Runner() as runner:
-        do = functools.partial(_do, runner, design, poll)
+        # A poll, whatever it does: a signal that another thread is given does not end a wait without one.
+        do = functools.partial(_do, runner, design, poll or (lambda: None))
+        progress("synthesizing")
         netlist, seconds = do("synthesize", design.rtlil, {"program": None})
         cells = netlist["cells"]
-        progress(f"synthesized in {seconds:.0f} s: {', '.join(f'{n} {kind}' for kind, n in cells.items())}")
-        job = {
-            "program": "nextpnr",
-            "arguments": design.place_and_route[1:],
-            "files": design.constraints,
-            "configuration": design.configuration,
-        }
-        started = {
-            pool.submit(do, "place and route", netlist["netlist"], {**job, "seed": seed}): seed for seed in design.seeds
-        }
-        routed = {}
-        for future in as_completed(started):
-            result, seconds = future.result()
-            if "reason" in result:
-                raise _too_large(design, result)
-            timing = Timing.of(result["clocks"], result["paths"])
-            routed[started[future]] = result, timing
-            progress(f"placed and routed with seed {started[future]} in {seconds:.0f} s: {timing.reached_mhz:.2f} MHz")
-        # The lowest seed of those that are equally fast, whichever came first.
-        seed = max(sorted(routed), key=lambda seed: routed[seed][1].reached_mhz / routed[seed][1].wanted_mhz)
-        result, timing = routed[seed]
+        counts = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in cells.items())
+        progress(f"synthesized in {seconds:.0f} s: {counts}")
+        routed = _place_and_route(design, netlist["netlist"], functools.partial(pool.submit, do), progress)
+        timings = {seed: Timing.of(result["clocks"], result["paths"]) for seed, result in routed.items()}
+        # Of seeds that are equally fast the first.
+        seed = max(timings, key=lambda seed: timings[seed].reached_mhz)
         program, *arguments = design.pack
-        job = {"program": program, "arguments": arguments, "bitstream": design.bitstream}
-        packed, seconds = do("pack", result["configuration"], {**job, "configuration": design.configuration})
-    progress(f"packed in {seconds:.0f} s")
+        job = {"program": program, "arguments": arguments, "configuration": design.configuration}
+        packed, seconds = do("pack", routed[seed]["configuration"], {**job, "bitstream": design.bitstream})
+        progress(f"packed in {seconds:.0f} s")
+    used = {kind: {"used": count, "of": there} for kind, (count, there) in routed[seed]["used"].items() if count}
     return {
         "cells": cells,
-        "used": {kind: {"used": used, "of": there} for kind, (used, there) in result["used"].items() if used},
+        "used": used,
         "seed": seed,
-        "seeds": {str(each): round(routed[each][1].reached_mhz, 2) for each in sorted(routed)},
-        "timing": dataclasses.asdict(timing),
+        "seeds": {str(seed): round(timing.reached_mhz, 2) for seed, timing in timings.items()},
+        "timing": dataclasses.asdict(timings[seed]),
         "bitstream": packed["bitstream"],
     }
 
 
+def _place_and_route(
+    design: Design, netlist: str, submit: Callable[..., Future], progress: Callable[[str], None]
+) -> dict[int, dict]:
+    """Place and route a netlist with each seed; return the results by seed, in order."""
+    seeds = design.seeds
+    progress(f"placing and routing with seed{f's 1 to {seeds[-1]}' if len(seeds) > 1 else ' 1'}")
+    job = {
+        "program": "nextpnr",
+        "arguments": design.place_and_route[1:],
+        "files": design.constraints,
+        "configuration": design.configuration,
+    }
+    running = {submit("place and route", netlist, {**job, "seed": seed}): seed for seed in seeds}
+    routed = {}
+    while running:
+        # A time limit for the same reason.
+        for future in wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done:
+            result, seconds = future.result()
+            if "reason" in result:
+                raise _too_large(design, result)
+            seed = running.pop(future)
+            routed[seed] = result
+            mhz = Timing.of(result["clocks"], result["paths"]).reached_mhz
+            progress(f"placed and routed with seed {seed} in {seconds:.0f} s: {mhz:.2f} MHz")
+    return {seed: routed[seed] for seed in seeds}
+
+
 def _do(
-    runner: Runner, design: Design, poll: Callable[[], None] | None, step: str, source: str, job: dict
+    runner: Runner, design: Design, poll: Callable[[], None], step: str, source: str, job: dict
 ) -> tuple[dict, float]:
     """Do a step; return its result and the seconds it took."""
     start = time.perf_counter()
