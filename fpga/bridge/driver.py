@@ -10,7 +10,7 @@ from hdl.unit import Unit
 from sim.payloads import width
 
 from .protocol import Status, bytes_of
-from .selftest import TEST_BITS, next_byte, seed_size
+from .selftest import TEST_BITS, next_byte, next_signature, seed_size
 
 __all__ = ["UnitDriver"]
 
@@ -150,7 +150,7 @@ class UnitDriver(wiring.Component):
             with m.If(self.start):
                 m.d.sync += results.eq(0)
             with m.Elif(unit.o.valid):
-                m.d.sync += results.eq(results.rotate_left(1) ^ unit.o.payload.as_value())
+                m.d.sync += results.eq(next_signature(results, unit.o.payload.as_value()))
             with m.Elif(ended):
                 m.d.sync += [left.eq(size), testing.eq(0)]
         with m.Elif(unit.o.valid & self.more):

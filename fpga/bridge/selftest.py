@@ -1,8 +1,9 @@
 """The self-test: which operands a board makes of a seed, and what it makes of the results; for gates and for the host.
 
 Operands are a window of whole bytes on the sequence s[n] = s[n - 31] ^ s[n - 28] of bits (PRBS31 of ITU-T O.150), and
-the window moves on by a byte with each payload; only the opcode stays. The signature is rotated by a bit, and the next
-result added to it without carries.
+the window moves on by a byte with each payload; only the opcode stays. The signature is the remainder modulo
+x^w + x + 1 of a polynomial that has the results, of w bits each, as coefficients. The modulus has no factor twice and
+not x + 1, so that an error which all 2^16 results have, or each 2nd, 4th, 8th …, cannot cancel itself.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from sim.stimulus import Vectors
 
 from .protocol import bytes_of
 
-__all__ = ["SEED_BYTES", "TEST_BITS", "expected_signature", "next_byte", "seed_size", "signature", "test_vectors"]
+__all__ = [
+    "SEED_BYTES",
+    "TEST_BITS",
+    "expected_signature",
+    "next_byte",
+    "next_signature",
+    "seed_size",
+    "signature",
+    "test_vectors",
+]
 
 #: The fewest bytes of a seed: those that the next one depends on.
 SEED_BYTES = 4
@@ -28,6 +38,11 @@ TEST_BITS = 16
 def next_byte(bits: Value) -> Value:
     """Return the gates of the byte that follows in the sequence on `bits`, at least 32, the latest the highest."""
     return Cat(bits[len(bits) - 31 + place] ^ bits[len(bits) - 28 + place] for place in range(8))
+
+
+def next_signature(bits: Value, result: Value) -> Value:
+    """Return the gates of the signature that a result makes of one."""
+    return Cat(bits[-1], bits[:-1]) ^ Cat(0, bits[-1]) ^ result
 
 
 def seed_size(unit: Unit) -> int:
@@ -55,7 +70,7 @@ def signature(results: list[int], size: int) -> int:
     """Return the signature of results of `size` bytes."""
     bits, found = 8 * size, 0
     for result in results:
-        found = (found << 1 | found >> bits - 1) & ((1 << bits) - 1) ^ result
+        found = (found << 1) & ((1 << bits) - 1) ^ (0b11 if found >> bits - 1 else 0) ^ result
     return found
 
 
