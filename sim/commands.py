@@ -71,11 +71,13 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             default="rtl",
             metavar="NAME",
             help="what the gates are: rtl (default), the unit itself; synth, the netlist after synthesis; route, that "
-            "after place and route; bitstream, an iCE40's, read back",
+            "after place and route; bitstream, an iCE40's, read back; board, that at --port",
         )
         parser.add_argument(
             "--device", metavar="NAME", help="of the levels but rtl: ice40 (HX8K, default) or ecp5 (25k, up to route)"
         )
+        parser.add_argument("--port", metavar="PORT", help="of the level board: its serial port, such as /dev/ttyUSB1")
+        parser.add_argument("--baud", type=int, metavar="N", help="of the serial port (default: 1000000)")
         add_trace_option(parser)
         parser.add_argument("--simulator", default="verilator", metavar="NAME", help="verilator (default) or icarus")
         parser.add_argument(
@@ -108,24 +110,25 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
     def run(self, args: argparse.Namespace) -> int:
         """Verify and report."""
         from .coverage import check_file, merge_file
+        from .levels import get_level
         from .report import print_report
         from .verify import STIMULI, verify
 
         try:
-            trace = trace_of(args)
+            level = get_level(args.level, args.device, port=args.port, baud=args.baud)
+            trace = trace_of(args, level.format)
             format = format_of(args)
             dut = dut_of(args, format)
             if args.coverage:
                 check_file(Path(args.coverage))
-            with _progress_bars() as progress:
+            with contextlib.closing(level), _progress_bars() as progress:
                 report = verify(
                     [*dict.fromkeys(args.units), *([dut] if dut else [])],
                     format,
                     stimuli=list(dict.fromkeys(args.stimulus)) if args.stimulus else STIMULI,
                     seed=args.seed,
                     vectors=args.vectors,
-                    level=args.level,
-                    device=args.device,
+                    level=level,
                     simulator=args.simulator,
                     runner=args.runner,
                     waves=args.waves,

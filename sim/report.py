@@ -45,7 +45,8 @@ def print_report(report: Report, console: Console) -> None:
     sums = "" if first.accumulator == LogAccumulator().name else f", {first.accumulator} accumulator"
     specials = ", infinities and NaN" if first.specials else ""
     level = f"{first.level} on {first.device}" if first.device else first.level
-    how = escape(f"{first.adder} adder{sums}{specials}, {level} in {first.simulator}, seed {report.seed}")
+    simulator = f" in {first.simulator}" if first.simulator else ""
+    how = escape(f"{first.adder} adder{sums}{specials}, {level}{simulator}, seed {report.seed}")
     if report.passed:
         console.print(f"\n[green]passed[/green]: {vectors:,} results equal the golden model bit for bit ({how})")
         if report.not_replayed:

@@ -21,7 +21,7 @@ class Result:
     accumulator: str
     specials: bool
     level: str
-    simulator: str
+    simulator: str | None
     runner: str
     stimulus: str
     vectors: int

@@ -20,7 +20,7 @@ from amaranth.lib import stream
 import hdl
 
 from . import payloads
-from .batch import Batch
+from .batch import Batch, Outcome
 from .coverage import Coverage, read_code
 from .exhaustive import Found, Space, verify_space
 from .levels import RTL, Level
@@ -261,8 +261,7 @@ class BatchRun(BenchRun):
                 self.unit.o.payload.shape(), wanted, len(segment) if segment.vectors.sequence else len(rows)
             )
             begin = time.perf_counter()
-            stalls = self.seed * 64 + number + 1
-            outcome = gates.run(rows, len(expected), stalls=stalls, drain=True, count_ends=self.coverage)
+            outcome = self._send(gates, rows, number, len(expected), lambda done, of=start + place: progress(of + done))
             raw["seconds"][number] += time.perf_counter() - begin
             wrong = np.flatnonzero(outcome.wrong(expected) & outcome.came)
             if len(wrong) and found["first"] is None:
@@ -279,6 +278,13 @@ class BatchRun(BenchRun):
                 return False
             progress(start + place + len(expected))
         return True
+
+    def _send(
+        self, gates: Batch, rows: np.ndarray, number: int, wanted: int, progress: Callable[[int], None]
+    ) -> Outcome:
+        """Send payloads of a segment; return what came."""
+        stalls = self.seed * 64 + number + 1
+        return gates.run(rows, wanted, stalls=stalls, drain=True, count_ends=self.coverage)
 
 
 class ExhaustiveRun(Run):

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from xlnstorch.formats import LNSFormat
+
     from .traces import Trace
 
 __all__ = ["add_trace_option", "trace_of"]
@@ -30,8 +32,10 @@ def _defaults(parser: argparse.ArgumentParser) -> dict[str, object]:
     return {option: parser.get_default(option) for option in _FORMAT_OPTIONS}
 
 
-def trace_of(args: argparse.Namespace) -> Trace | None:
+def trace_of(args: argparse.Namespace, format: LNSFormat | None = None) -> Trace | None:
     """Return the trace that is named, None if none is, and fill in the options of the format that were not given.
+
+    They are those of the trace, or else of `format` if there is one.
 
     Raises
     ------
@@ -46,6 +50,7 @@ def trace_of(args: argparse.Namespace) -> Trace | None:
             raise ValueError(f"a trace is for the stimulus captured, not {', '.join(args.stimulus)}")
         trace = Trace.load(args.trace)
         format = trace.format
+    if format is not None:
         values = (format.name, format.adder.name, format.accumulator.name, format.specials)
         defaults = dict(zip(_FORMAT_OPTIONS, values, strict=True))
     for option, value in defaults.items():

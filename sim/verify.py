@@ -24,7 +24,9 @@ from .naming import named_unit
 from .results import Report
 from .runs import BatchRun, BenchRun, ExhaustiveRun, Run
 from .segments import STIMULI, has_segment, make_segment
+from .sequences import is_sequential
 from .simulators import get_simulator
+from .steps import check_steps, make_steps
 from .traces import Trace, capture
 
 __all__ = ["EXHAUSTIVE", "RUNNERS", "STIMULI", "verify"]
@@ -43,7 +45,7 @@ def verify(
     stimuli: Sequence[str] = STIMULI,
     seed: int = 0,
     vectors: int = 5_000,
-    level: str = "rtl",
+    level: str | Level = "rtl",
     device: str | None = None,
     simulator: str = "verilator",
     runner: str = "cocotb",
@@ -65,14 +67,15 @@ def verify(
         From :data:`STIMULI`; a unit has those that mean anything to it. ``"captured"`` is every LNS operation of one
         training step of a digits classifier, forward, backward and optimizer, with the results that the step itself
         had. And ``"exhaustive"``: all operands that there are, :class:`~sim.exhaustive.Space`, by
-        :func:`~sim.exhaustive.verify_space`, whatever the `runner`.
+        :func:`~sim.exhaustive.verify_space`, whatever the `runner`; of units that sum all steps, :mod:`sim.steps`.
     seed : int
         Of the vectors, the stalls, and the training step; below 2**63.
     vectors : int
         How many vectors each stimulus has that is not exhaustive, 2 to 10 million.
-    level : str
+    level : str or Level
         What the gates are: ``"rtl"``, the unit itself, or another that :func:`~sim.levels.get_level` knows, such as
-        ``"synth"``, ``"route"`` or ``"bitstream"``. Units that have none, and were not asked for, are left out.
+        ``"synth"``, ``"route"`` or ``"bitstream"``; or what it has returned, as it must be where the level has options.
+        Units that have none, and were not asked for, are left out.
     device : str, optional
         What the level is made for, such as ``"ice40"``, its first one by default.
     simulator : str
@@ -103,7 +106,8 @@ def verify(
     Unavailable
         A unit that was asked for, or each, has no gates at the level.
     """
-    chosen, made = get_simulator(simulator), get_level(level, device)
+    chosen, made = get_simulator(simulator), level if isinstance(level, Level) else get_level(level, device)
+    units = units or made.units
     for stimulus in stimuli:
         if stimulus not in (*STIMULI, EXHAUSTIVE):
             raise ValueError(f"stimulus must be one of {', '.join((*STIMULI, EXHAUSTIVE))}, not {stimulus!r}")
@@ -124,11 +128,15 @@ def verify(
         raise ValueError("the stimulus exhaustive is all operands, of which no coverage is counted")
     if code_coverage and (batch or simulator != "verilator"):
         raise ValueError(f"lines and toggles are counted by the bench in verilator, not by {batch or simulator}")
+    simulated = {"waves": waves, "a count of lines and toggles": code_coverage, "coverage": coverage, str(batch): batch}
+    if made.run and (given := [what for what, value in simulated.items() if value]):
+        raise ValueError(f"the level {made.name} is no simulation, so it cannot have {given[0]}")
     named = [_named(unit, format) for unit in units or hdl.UNITS.values()]
     own_trace = trace is not None
     if own_trace and trace.format != format:
         raise ValueError(f"the trace must be of {format}, not {trace.format}")
-    chosen.check()
+    if made.run is None:
+        chosen.check()
     report = Report(seed)
     named = [(text, unit) for text, unit in named if _available(made, unit, None if units else report.left_out)]
     if waves is not None:
@@ -143,8 +151,9 @@ def verify(
         if not names:
             raise ValueError(f"the stimulus {stimuli[0]!r} has nothing for {unit.name}")
     plan = [(text, unit, names) for text, unit, names in plan if names]
-    options = ["--simulator", simulator, "--seed", str(seed), "--vectors", str(vectors)]
-    options += ["--level", level, *(["--device", made.device] if made.device else [])] if level != "rtl" else []
+    options = ["--simulator", simulator] if made.run is None else []
+    options += ["--seed", str(seed), "--vectors", str(vectors)]
+    options += ["--level", made.name, *made.arguments] if made.name != "rtl" else []
     options += ["--runner", runner] if runner != "cocotb" else []
     options += [word for name in stimuli for word in ("--stimulus", name)] if tuple(stimuli) != STIMULI else []
     options += ["--trace", str(trace.path)] if own_trace and trace.path is not None else []
@@ -157,8 +166,10 @@ def verify(
             make = functools.partial(make_segment, unit=unit, seed=seed, count=vectors, trace=trace)
             where = _waves_of(waves, text or unit.name, len(plan))
             more = {"waves": where, "coverage": coverage, "code_coverage": code_coverage}
-            runs.append(RUNNERS[runner](**given, stimuli=others, make=make, **more))
-        if EXHAUSTIVE in names:
+            runs.append((made.run or RUNNERS[runner])(**given, stimuli=others, make=make, **more))
+        if EXHAUSTIVE in names and is_sequential(unit):
+            runs.append(BatchRun(**given, stimuli=[EXHAUSTIVE], make=functools.partial(make_steps, unit=unit)))
+        elif EXHAUSTIVE in names:
             runs.append(ExhaustiveRun(**given))
     if trace is not None:
         offered = [unit.operations for unit in hdl.UNITS.values() if isinstance(unit.operations, dict)]
@@ -189,7 +200,7 @@ def _applies(stimulus: str, unit: hdl.Unit, trace: Trace | None, asked: Sequence
     if stimulus != EXHAUSTIVE:
         return has_segment(stimulus, unit, trace)
     try:
-        Space(unit)
+        (check_steps if is_sequential(unit) else Space)(unit)
     except ValueError:
         if asked:
             raise
