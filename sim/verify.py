@@ -24,9 +24,7 @@ from .naming import named_unit
 from .results import Report
 from .runs import BatchRun, BenchRun, ExhaustiveRun, Run
 from .segments import STIMULI, has_segment, make_segment
-from .sequences import is_sequential
 from .simulators import get_simulator
-from .steps import check_steps, make_steps
 from .traces import Trace, capture
 
 __all__ = ["EXHAUSTIVE", "RUNNERS", "STIMULI", "verify"]
@@ -67,7 +65,7 @@ def verify(
         From :data:`STIMULI`; a unit has those that mean anything to it. ``"captured"`` is every LNS operation of one
         training step of a digits classifier, forward, backward and optimizer, with the results that the step itself
         had. And ``"exhaustive"``: all operands that there are, :class:`~sim.exhaustive.Space`, by
-        :func:`~sim.exhaustive.verify_space`, whatever the `runner`; of units that sum all steps, :mod:`sim.steps`.
+        :func:`~sim.exhaustive.verify_space`, whatever the `runner`.
     seed : int
         Of the vectors, the stalls, and the training step; below 2**63.
     vectors : int
@@ -167,9 +165,7 @@ def verify(
             where = _waves_of(waves, text or unit.name, len(plan))
             more = {"waves": where, "coverage": coverage, "code_coverage": code_coverage}
             runs.append((made.run or RUNNERS[runner])(**given, stimuli=others, make=make, **more))
-        if EXHAUSTIVE in names and is_sequential(unit):
-            runs.append(BatchRun(**given, stimuli=[EXHAUSTIVE], make=functools.partial(make_steps, unit=unit)))
-        elif EXHAUSTIVE in names:
+        if EXHAUSTIVE in names:
             runs.append(ExhaustiveRun(**given))
     if trace is not None:
         offered = [unit.operations for unit in hdl.UNITS.values() if isinstance(unit.operations, dict)]
@@ -200,7 +196,7 @@ def _applies(stimulus: str, unit: hdl.Unit, trace: Trace | None, asked: Sequence
     if stimulus != EXHAUSTIVE:
         return has_segment(stimulus, unit, trace)
     try:
-        (check_steps if is_sequential(unit) else Space)(unit)
+        Space(unit)
     except ValueError:
         if asked:
             raise
