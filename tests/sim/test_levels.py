@@ -72,7 +72,7 @@ def test_the_first_device_is_the_default(installed):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (("gds",), "level must be one of rtl, bitstream, route, synth, not 'gds'"),
+        (("gds",), "level must be one of rtl, bitstream, board, route, synth, not 'gds'"),
         (("rtl", "ice40"), "the level rtl is of no device; leave out 'ice40'"),
         (("synth", "xc7"), "device must be ice40 or ecp5, not 'xc7'"),
     ],
