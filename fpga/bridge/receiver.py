@@ -109,7 +109,8 @@ class FrameReceiver(wiring.Component):
         overrun, said = Signal(), Signal()
         error = Signal(range(len(ErrorKind) + 1))
         m.d.sync += idle.eq(Mux(uart.valid, 0, idle + 1))
-        silent = idle == self._patience - 1
+        silent = Signal()
+        m.d.sync += silent.eq((idle == self._patience - 1) & ~uart.valid)
 
         def give_up():
             with m.If(uart.broken | silent):
