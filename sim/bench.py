@@ -103,6 +103,11 @@ class Scoreboard:
         """Whether every expected result has come."""
         return self.received == len(self._expected)
 
+    @property
+    def failed(self) -> bool:
+        """Whether anything was wrong so far."""
+        return bool(self.problems) or any(segment["first"] for segment in self.segments)
+
     def receive(self, payload: int | None, cycle: int) -> None:
         """Compare the next result; None stands for one with unknown bits."""
         index = self.received
@@ -295,16 +300,19 @@ class Bench:
         if job.get("coverage"):
             cocotb.start_soon(watcher.run())
         edge = RisingEdge(dut.clk)
-        while not scoreboard.complete and monitor.cycle - monitor.last <= PATIENCE:
+        cut = False
+        while not scoreboard.complete and not cut and monitor.cycle - monitor.last <= PATIENCE:
             await edge
-        if not scoreboard.complete:
+            cut = job.get("exit_first", False) and scoreboard.failed
+        if not scoreboard.complete and not cut:
             scoreboard.problem(
                 f"the unit stopped: {driver.sent} payloads were taken and {scoreboard.received} results came, "
                 f"then nothing for {PATIENCE} clocks up to cycle {monitor.cycle}"
             )
-        for _ in range(4 * latency + 200):  # longer than any stall of the monitor
+        for _ in range(0 if cut else 4 * latency + 200):  # longer than any stall of the monitor
             await edge
         return {
+            "cut": cut,
             "segments": scoreboard.segments,
             "problems": scoreboard.problems,
             "seconds": [after - before for before, after in itertools.pairwise(self._times)],

@@ -110,6 +110,9 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
         parser.add_argument(
             "--code-coverage", action="store_true", help="count lines and toggles of the Verilog, with verilator"
         )
+        parser.add_argument(
+            "--exit-first", action="store_true", help="end the run of a unit at its first mismatch or problem"
+        )
         parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
         add_dut_options(parser)
 
@@ -142,6 +145,7 @@ Exit status: 0 all equal; 1 a difference, printed in full; 2 usage; 3 a tool is 
                     trace=trace,
                     coverage=args.coverage is not None,
                     code_coverage=args.code_coverage,
+                    exit_first=args.exit_first,
                     progress=progress,
                 )
             if args.coverage:

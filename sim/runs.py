@@ -119,6 +119,7 @@ class BenchRun(Run):
     waves: Path | None = None
     coverage: bool = False
     code_coverage: bool = False
+    exit_first: bool = False
 
     @functools.cached_property
     def segments(self) -> list[Segment]:
@@ -165,7 +166,8 @@ class BenchRun(Run):
             job["segments"].append([segment.stimulus, len(expected)])
         width = payloads.width(self.unit.i.payload.shape())
         timing = {"latency": self.unit.latency, "steady": self.unit.steady}
-        return {"seed": self.seed, "width": width, "coverage": self.coverage, **timing, **job}
+        options = {"coverage": self.coverage, "exit_first": self.exit_first}
+        return {"seed": self.seed, "width": width, **options, **timing, **job}
 
     def _sent(self, segment: Segment) -> list[int]:
         return payloads.pack(self.unit.i.payload.shape(), segment.vectors.fields(self.unit))
@@ -174,19 +176,18 @@ class BenchRun(Run):
         return payloads.pack(self.unit.o.payload.shape(), segment.expected)
 
     def judge(self, raw: dict, report: Report) -> None:
-        # Results that never came count as mismatches. A unit that stopped leaves the later segments without a time.
+        # Results that never came count as mismatches, unless the run was cut short at the first failure. What was not
+        # reached has no time.
         seconds = [*raw["seconds"], *[0.0] * (len(self.segments) - len(raw["seconds"]))]
         start = 0
         for segment, found, spent in zip(self.segments, raw["segments"], seconds, strict=True):
-            missing = len(segment) - found["received"]
-            report.results.append(
-                self.row(
-                    stimulus=segment.stimulus,
-                    vectors=len(segment),
-                    mismatches=found["mismatches"] + missing,
-                    seconds=round(spent, 3),
+            vectors = found["received"] if raw["cut"] else len(segment)
+            if vectors or not raw["cut"]:
+                mismatches = found["mismatches"] + vectors - found["received"]
+                row = self.row(
+                    stimulus=segment.stimulus, vectors=vectors, mismatches=mismatches, seconds=round(spent, 3)
                 )
-            )
+                report.results.append(row)
             if (first := found["first"]) is not None:
                 report.counterexamples.append(self._counterexample(segment, first["index"] - start, first))
             start += len(segment)
@@ -234,6 +235,7 @@ class BatchRun(BenchRun):
             "seconds": [0.0] * len(self.segments),
             "problems": [],
             "clocks": Counter(),
+            "cut": False,
         }
         start = 0
         with gates:
@@ -243,6 +245,9 @@ class BatchRun(BenchRun):
                     raw["problems"].append(f"it stopped in {segment.stimulus}: {never} results never came")
                     break
                 start += len(segment)
+                if self.exit_first and (raw["problems"] or raw["segments"][number]["first"]):
+                    raw["cut"] = True
+                    break
         return raw
 
     def _simulate_segment(

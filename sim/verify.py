@@ -24,7 +24,9 @@ from .naming import named_unit
 from .results import Report
 from .runs import BatchRun, BenchRun, ExhaustiveRun, Run
 from .segments import STIMULI, has_segment, make_segment
+from .sequences import is_sequential
 from .simulators import get_simulator
+from .steps import check_steps, make_steps
 from .traces import Trace, capture
 
 __all__ = ["EXHAUSTIVE", "RUNNERS", "STIMULI", "verify"]
@@ -51,6 +53,7 @@ def verify(
     trace: Trace | None = None,
     coverage: bool = False,
     code_coverage: bool = False,
+    exit_first: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Report:
     """Compare units with the golden model.
@@ -65,7 +68,7 @@ def verify(
         From :data:`STIMULI`; a unit has those that mean anything to it. ``"captured"`` is every LNS operation of one
         training step of a digits classifier, forward, backward and optimizer, with the results that the step itself
         had. And ``"exhaustive"``: all operands that there are, :class:`~sim.exhaustive.Space`, by
-        :func:`~sim.exhaustive.verify_space`, whatever the `runner`.
+        :func:`~sim.exhaustive.verify_space`, whatever the `runner`; of units that sum all steps, :mod:`sim.steps`.
     seed : int
         Of the vectors, the stalls, and the training step; below 2**63.
     vectors : int
@@ -90,6 +93,8 @@ def verify(
         Whether the report has :class:`~sim.coverage.Coverage`.
     code_coverage : bool
         Whether it has the lines and toggles of the Verilog that were hit; with Verilator and its bench only.
+    exit_first : bool
+        Whether the run of a unit ends at its first mismatch or problem; then it has rows of what was compared only.
     progress : callable
         Called with a unit's name, what it has done and what it has to do (0 while it is being compiled).
 
@@ -163,9 +168,11 @@ def verify(
         if others := [name for name in names if name != EXHAUSTIVE]:
             make = functools.partial(make_segment, unit=unit, seed=seed, count=vectors, trace=trace)
             where = _waves_of(waves, text or unit.name, len(plan))
-            more = {"waves": where, "coverage": coverage, "code_coverage": code_coverage}
-            runs.append((made.run or RUNNERS[runner])(**given, stimuli=others, make=make, **more))
-        if EXHAUSTIVE in names:
+            more = {"coverage": coverage, "code_coverage": code_coverage, "exit_first": exit_first}
+            runs.append((made.run or RUNNERS[runner])(**given, stimuli=others, make=make, waves=where, **more))
+        if EXHAUSTIVE in names and is_sequential(unit):
+            runs.append(BatchRun(**given, stimuli=[EXHAUSTIVE], make=functools.partial(make_steps, unit=unit)))
+        elif EXHAUSTIVE in names:
             runs.append(ExhaustiveRun(**given))
     if trace is not None:
         offered = [unit.operations for unit in hdl.UNITS.values() if isinstance(unit.operations, dict)]
@@ -196,7 +203,7 @@ def _applies(stimulus: str, unit: hdl.Unit, trace: Trace | None, asked: Sequence
     if stimulus != EXHAUSTIVE:
         return has_segment(stimulus, unit, trace)
     try:
-        Space(unit)
+        (check_steps if is_sequential(unit) else Space)(unit)
     except ValueError:
         if asked:
             raise

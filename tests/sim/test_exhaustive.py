@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from amaranth.hdl import Shape, Signal
 
 import hdl
 from hdl.pipeline import Pipeline
-from sim import exhaustive
+from sim import exhaustive, golden, payloads
+from sim.batch import Batch
 from sim.exhaustive import Space, verify_space
+from sim.stimulus import Vectors
 from sim.verify import verify
 from xlnstorch import LNSFormat, lns8, lns16
 from xlnstorch.cli import main
@@ -134,6 +137,47 @@ def test_multiply_add_and_the_alu_at_lns8():
     assert report.passed, report.to_json()
     assert report.results[0].vectors == 1 << 24
     assert report.results[1].vectors == pairs_of(units[1])
+
+
+def floats_around_every_boundary(format):
+    """Return the bits of floats of 32 bits: all signs, exponents and leading fraction bits, and where a word ends.
+
+    The words nearest to numbers of an octave change at ``2**frac_bits`` places in it; up to two units from each of them
+    are among the floats of every exponent, and of each of 2**9 leading parts of the fraction the two ends and one more.
+    A conversion that depends on less than that is right everywhere; all 2**32 floats are for `lns verify`.
+    """
+    steps = 1 << format.frac_bits
+    boundaries = np.round((2 ** ((np.arange(steps) + 0.5) / steps) - 1) * 2.0**23).astype(np.int64)
+    near = (boundaries[:, None] + np.arange(-2, 3)).ravel()
+    leading = (np.arange(1 << 9)[:, None] << 14 | np.array([0, 1, 0x2A5A, 0x3FFF])).ravel()
+    return (np.arange(1 << 9)[:, None] << 23 | np.concatenate([near, leading])).ravel()
+
+
+class TakesTwoFloatsForOne(hdl.FromFloat):
+    """The last bit of the fraction is ignored."""
+
+    def datapath(self, m, pipeline, operands):
+        even = Signal(operands.a.shape())
+        m.d.comb += [even.eq(operands.a), even.fraction[0].eq(0)]
+        return super().datapath(m, pipeline, SimpleNamespace(a=even))
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("kind, right", [(hdl.FromFloat, True), (TakesTwoFloatsForOne, False)])
+def test_floats_of_32_bits_at_lns8(kind, right):
+    unit, bits = kind(format=lns8, dtype=torch.float32), floats_around_every_boundary(lns8)
+    assert len(bits) == 512 * (5 * 8 + 4 * 512)
+    vectors = Vectors(np.zeros_like(bits), {"a": bits})
+    sent = payloads.to_rows(unit.i.payload.shape(), vectors.fields(unit), len(bits))
+    expected = payloads.to_rows(unit.o.payload.shape(), golden.evaluate(unit, vectors), len(bits))
+    with Batch(unit) as gates:
+        outcomes = [gates.run(sent, stalls=stalls, drain=True) for stalls in (0, 1)]
+    for outcome in outcomes:
+        assert not outcome.unasked
+        wrong = np.flatnonzero(outcome.wrong(expected))
+        # Of the floats next to a boundary a few are odd and on the other side of it than their even neighbour.
+        assert len(wrong) == 0 if right else 0 < len(wrong) < len(bits) / 500
+        assert (bits[wrong] & 1).all()
 
 
 class OneWrong(hdl.Multiply):

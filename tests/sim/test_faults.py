@@ -312,6 +312,20 @@ def test_a_flag_that_is_never_raised_is_found(monkeypatch, capsys):
     assert expected == got
 
 
+@pytest.mark.parametrize("runner", ["cocotb", "batch"])
+def test_a_run_may_end_at_the_first_failure(runner, monkeypatch, capsys):
+    unit, options = with_pipeline(hdl.Multiply, WrongSign), ("--runner", runner)
+    _, whole, _ = run(monkeypatch, capsys, unit, *options)
+    status, cut, _ = run(monkeypatch, capsys, unit, *options, "--exit-first")
+    assert status == 1
+    assert cut["counterexamples"] == whole["counterexamples"][:1]
+    (row,) = cut["results"]
+    assert row["stimulus"] == "corners"
+    assert len(whole["results"]) == 5
+    if runner == "cocotb":
+        assert (row["vectors"], row["mismatches"]) == (cut["counterexamples"][0]["index"] + 1, 1)
+
+
 def test_what_survives_a_reset_is_found(monkeypatch, capsys):
     status, report, _ = run(monkeypatch, capsys, with_pipeline(hdl.Multiply, SurvivesReset), "--stimulus", "random")
     assert status == 1
