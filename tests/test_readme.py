@@ -46,6 +46,14 @@ def rows(text: str) -> list[list[str]]:
 
 
 @pytest.mark.sim
+def test_the_board_runs():
+    identity, *lines = run("examples/board.py").splitlines()
+    assert "alu:converters=none of lns12 (exact adder), build " in identity
+    results = [f"{operation}: 1,000 results equal PyTorch's" for operation in ("add", "mul")]
+    assert lines == [*results, "self-test: add True, mul True"]
+
+
+@pytest.mark.sim
 def test_the_output_shown_is_what_lns_verify_prints(capsys):
     from xlnstorch.cli import main
 
