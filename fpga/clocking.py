@@ -166,10 +166,15 @@ class Clocking(Elaboratable):
             # The phase of an output is 0 if its counter starts one below its divider.
             p_CLKOP_CPHASE=self.clock.pll["CLKOP_DIV"] - 1,
             p_CLKOS_CPHASE=self.clock.pll["CLKOS_DIV"] - 1,
+            # The loop filter as Project Trellis's ecppll sets it for all frequencies.
+            a_ICP_CURRENT="12",
+            a_LPF_RESISTOR="8",
+            a_MFG_ENABLE_FILTEROPAMP="1",
+            a_MFG_GMCREF_SEL="2",
             i_CLKI=reference,
             i_CLKFB=feedback,
-            i_RST=Const(0),
-            i_STDBY=Const(0),
+            **{f"i_{name}": Const(0) for name in ("RST", "STDBY", "PLLWAKESYNC", "PHASESEL0", "PHASESEL1")},
+            **{f"i_{name}": Const(1) for name in ("PHASEDIR", "PHASESTEP", "PHASELOADREG")},
             i_ENCLKOP=Const(0),
             i_ENCLKOS=Const(0),
             o_CLKOP=feedback,

@@ -69,3 +69,15 @@ def test_on_a_board_it_has_the_clock_and_the_pins(platform, mhz, cells):
     text = made.prepare(OnBoard(top(clock.frequency), clock), name="top", emit_src=False).files["top.il"]
     types = {line.split()[1].strip("\\") for line in text.splitlines() if line.startswith("  cell \\")}
     assert {name for name in types if name.isupper()} == cells
+
+
+def test_the_pll_of_an_ecp5_is_told_its_dividers_and_its_loop_filter():
+    made = ULX3S_25F_Platform()
+    clock = choose_clock(made, 60)
+    text = made.prepare(OnBoard(top(clock.frequency), clock), name="top", emit_src=False).files["top.il"]
+    start = text.index("cell \\EHXPLLL ")
+    # Attributes come before the cell, parameters after it.
+    around = [line.strip() for line in text[start - 500 : start + 2000].splitlines()]
+    for name, value in {**clock.pll, "CLKOP_CPHASE": 23, "CLKOS_CPHASE": 9}.items():
+        assert f"parameter \\{name} {value}" in around, name
+    assert 'attribute \\LPF_RESISTOR "8"' in around and 'attribute \\ICP_CURRENT "12"' in around
