@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,7 @@ class BatchVerilator(Verilator):
     """Verilator, making a shared library of the gates and `batch.cpp`."""
 
     executable = "batch.so"
+    module = "lanes"
 
     def __init__(self, lanes: int, optimize: bool, selected: bool):
         self.build_args = (
@@ -53,9 +54,9 @@ class BatchVerilator(Verilator):
         return hashlib.sha256(f"batch {super().version()} -fPIC -O2".encode()).hexdigest()[:32]
 
     def _compile(
-        self, source: Path, waves: str | None, coverage: bool, log: Path, poll: Callable[[], None] | None
+        self, source: Path, args: Sequence[str], waves: str | None, log: Path, poll: Callable[[], None] | None
     ) -> int:
-        command = ["verilator", *self.build_args, str(source), str(_SOURCE)]
+        command = ["verilator", *args, str(source), str(_SOURCE)]
         return self._child(command, source.parent, log, poll=poll)
 
 

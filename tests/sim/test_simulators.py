@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import sys
 import threading
@@ -139,9 +140,27 @@ def test_a_compiled_simulation_is_not_compiled_again(tmp_path, monkeypatch):
     assert VERILATOR.build("text") == folder
 
 
-@pytest.mark.sim
-def test_a_simulation_of_which_a_part_was_deleted_is_compiled_again(tmp_path, monkeypatch):
+@pytest.fixture
+def no_simulations(tmp_path, monkeypatch):
+    """A cache without simulations, but with what is the same for all of them."""
+    VERILATOR.build(to_verilog(Multiply(format=LNSFormat(3, 1))))
+    (tmp_path / "runtime").symlink_to(cache_folder() / "runtime")
     monkeypatch.setenv("LNS_CACHE", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.sim
+def test_what_is_the_same_for_all_gates_is_compiled_once(no_simulations):
+    folder = VERILATOR.build(to_verilog(Multiply(format=LNSFormat(3, 1))))
+    compiled = re.findall(r" -o (\w+\.o) ", (folder / "build.log").read_text())
+    assert compiled == ["verilator.o", "Vtop__ALL.o"]
+    log = (folder / "build.log").read_text()
+    assert log.count(f"-include {no_simulations}/runtime/") == len(compiled)
+    assert "invalid-pch" not in log.replace("-Winvalid-pch -include", "")
+
+
+@pytest.mark.sim
+def test_a_simulation_of_which_a_part_was_deleted_is_compiled_again(no_simulations):
     verilog = to_verilog(Multiply(format=LNSFormat(3, 1)))
     folder = VERILATOR.build(verilog)
     (folder / VERILATOR.executable).unlink()
