@@ -205,6 +205,8 @@ def test_each_board_has_a_bitstream_and_the_same_one_again(board, mhz, size, cel
     assert first.manifest["clock"]["reached_mhz"] >= mhz
     assert set(cells) <= set(first.manifest["used"])
     assert first.path.count("\n") > 3 and "top.bridge." in first.path
+    if board == "ice40-hx8k":  # as the other iCE40
+        return
     # In another cache, but with the programs that YoWASP has compiled.
     (tmp_path / "fpga").mkdir()
     (tmp_path / "fpga/programs").symlink_to(programs)

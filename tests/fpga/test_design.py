@@ -1,6 +1,9 @@
 import dataclasses
 import functools
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from lnstesting import exactly
@@ -38,6 +41,16 @@ def test_the_digest_is_in_the_gates_and_the_same_each_time():
     plan = design._plan(Multiply(format=lns8), made.board, made.clock, made.baud, digest)
     assert plan.rtlil == made.rtlil
     assert design._plan(Multiply(format=lns8), made.board, made.clock, made.baud, bytes(16)).rtlil != made.rtlil
+
+
+@pytest.mark.slow
+def test_another_process_makes_the_same_design():
+    """In whatever order it has its sets."""
+    code = "from fpga.boards import named_board as b; from fpga.design import Design; from hdl import Multiply; "
+    code += "from xlnstorch import lns8; print(Design.of(Multiply(format=lns8), b('icebreaker'), mhz=24).digest)"
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == f"{of().digest}\n"
 
 
 def test_each_input_of_a_build_changes_the_digest(monkeypatch):
