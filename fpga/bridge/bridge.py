@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Array, Module, Mux, Signal
-from amaranth.lib import memory, wiring
+from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hdl.memories import rom_attributes
@@ -26,6 +28,9 @@ from .receiver import FrameReceiver
 from .uart import UARTTransmitter, check_divisor
 
 __all__ = ["Bridge"]
+
+# Command, sequence number, and the kind of error.
+_ERROR_LENGTH = 3
 
 
 class Bridge(wiring.Component):
@@ -90,126 +95,128 @@ class Bridge(wiring.Component):
         )
         m.submodules.driver = driver = UnitDriver(self._unit)
         m.submodules.transmitter = transmitter = UARTTransmitter(self._divisor)
-        m.submodules.crc = crc = CRC(data_width=8).create()
-        m.submodules.says = says = memory.Memory(
-            shape=8, depth=len(self._says), init=self._says, attrs=rom_attributes("block")
-        )
         m.d.comb += [receiver.rx.eq(self.rx), self.tx.eq(transmitter.tx)]
+        # While a unit runs nobody else takes what comes.
+        came = receiver.o
+        m.d.comb += [driver.i.payload.eq(came.payload), driver.i.valid.eq(came.valid), came.ready.eq(driver.i.ready)]
+        now = SimpleNamespace(
+            # Of the request: how much of its body is left, and how it began; of a run, the bytes of results it is owed.
+            left=Signal(8, name="left"),
+            command=Signal(8, name="command"),
+            sequence=Signal(8, name="sequence"),
+            owed=Signal(8, name="owed"),
+            # Of the reply: the length of its body, and the error that it is, if it is one.
+            length=Signal(8, name="length"),
+            error=Signal(range(len(ErrorKind) + 1), name="error"),
+        )
+        with m.FSM():
+            self._add_request(m, now, receiver, driver)
+            self._add_reply(m, now, driver, transmitter.i)
+        return m
 
-        came, out = receiver.o, transmitter.i
-        # Of the request: bytes of its body that are left, and what it began with. Of a run, bytes of results owed.
-        left, command, sequence, owed = Signal(8), Signal(8), Signal(8), Signal(8)
-        # Of the reply: the length of its body, which of its first or last bytes is next, and an error, if it is one.
-        length, place, error = Signal(8), Signal(2), Signal(range(len(ErrorKind) + 1))
+    def _add_request(self, m: Module, now: SimpleNamespace, receiver: FrameReceiver, driver: UnitDriver) -> None:
+        """Add the states in which a request is read, from "wait" on; "begin" follows."""
+        came = receiver.o
         # A run may be continued in this turn only.
         turn, can_continue = Signal(8), Signal()
-        spoken = Signal(range(len(self._says) + 1))
-        reader = says.read_port()
-        m.d.comb += [reader.addr.eq(spoken), driver.size.eq(left - 1), driver.more.eq(owed != 0)]
-        # While it runs nobody else takes what comes.
-        m.d.comb += [driver.i.payload.eq(came.payload), driver.i.valid.eq(came.valid), came.ready.eq(driver.i.ready)]
-        sent, checked = Signal(), Signal()
-        m.d.comb += [sent.eq(out.valid & out.ready), crc.data.eq(out.payload), crc.valid.eq(sent & checked)]
+        m.d.comb += [
+            driver.left.eq(now.left),
+            driver.test.eq(now.command == Command.TEST),
+            driver.fresh.eq(now.command != Command.CONTINUE),
+        ]
+
+        m.d.sync += now.left.eq(now.left - (came.valid & came.ready))
 
         def refuse(kind: ErrorKind) -> None:
-            m.d.sync += error.eq(kind)
+            m.d.sync += now.error.eq(kind)
             m.next = "skip"
 
-        with m.FSM():
-            with m.State("wait"):
-                m.d.sync += [place.eq(0), spoken.eq(0), error.eq(0), owed.eq(0), left.eq(came.payload - 2)]
-                m.d.comb += crc.start.eq(1)
-                with m.If(receiver.error.valid):
-                    m.d.comb += receiver.error.ready.eq(1)
-                    m.d.sync += [error.eq(receiver.error.payload), length.eq(3), sequence.eq(0)]
+        with m.State("wait"):
+            m.d.sync += [now.error.eq(0), now.owed.eq(0), now.left.eq(came.payload)]
+            with m.If(receiver.error.valid):
+                m.d.comb += receiver.error.ready.eq(1)
+                m.d.sync += [now.error.eq(receiver.error.payload), now.length.eq(_ERROR_LENGTH), now.sequence.eq(0)]
+                m.next = "begin"
+            with m.Elif(came.valid):
+                m.d.comb += came.ready.eq(1)
+                m.next = "command"
+        for state, register, following in (("command", now.command, "sequence"), ("sequence", now.sequence, "decide")):
+            with m.State(state):
+                m.d.comb += came.ready.eq(1)
+                m.d.sync += register.eq(came.payload)
+                with m.If(came.valid):
+                    m.next = following
+        with m.State("decide"):
+            m.d.sync += now.length.eq(2 + len(self._says))
+            with m.Switch(now.command):
+                with m.Case(Command.IDENTIFY):
                     m.next = "begin"
-                with m.Elif(came.valid):
-                    m.d.comb += came.ready.eq(1)
-                    m.next = "command"
-            with m.State("command"):
-                m.d.comb += came.ready.eq(1)
-                m.d.sync += command.eq(came.payload)
-                with m.If(came.valid):
-                    m.next = "sequence"
-            with m.State("sequence"):
-                m.d.comb += came.ready.eq(1)
-                m.d.sync += sequence.eq(came.payload)
-                with m.If(came.valid):
-                    m.next = "decide"
-            with m.State("decide"):
-                m.d.sync += length.eq(2 + len(self._says))
-                with m.Switch(command):
-                    with m.Case(Command.IDENTIFY):
-                        m.next = "begin"
-                        with m.If(left != 0):
-                            refuse(ErrorKind.LENGTH)
-                    with m.Case(Command.RUN, Command.CONTINUE, Command.TEST):
-                        m.next = "run"
-                        with m.If(left == 0):
-                            refuse(ErrorKind.LENGTH)
-                        with m.Elif((command == Command.CONTINUE) & ~(can_continue & (sequence == turn))):
-                            refuse(ErrorKind.ORDER)
-                    with m.Default():
-                        refuse(ErrorKind.COMMAND)
-            with m.State("run"):
-                m.d.sync += length.eq(came.payload + 3)
-                with m.If(came.valid):
-                    with m.If(came.payload > MAX_DATA):
+                    with m.If(now.left != 0):
                         refuse(ErrorKind.LENGTH)
-                    with m.Else():
-                        m.d.comb += [came.ready.eq(1), driver.start.eq(1)]
-                        m.d.comb += [
-                            driver.test.eq(command == Command.TEST),
-                            driver.fresh.eq(command != Command.CONTINUE),
-                        ]
-                        m.d.sync += [owed.eq(came.payload), turn.eq(sequence + 1)]
-                        m.d.sync += can_continue.eq(command != Command.TEST)
-                        m.next = "begin"
-            with m.State("skip"):
-                m.d.comb += came.ready.eq(left != 0)
-                m.d.sync += length.eq(3)
-                with m.If(left == 0):
-                    m.next = "begin"
-                with m.Elif(came.valid):
-                    m.d.sync += left.eq(left - 1)
+                with m.Case(Command.RUN, Command.CONTINUE, Command.TEST):
+                    m.next = "run"
+                    with m.If(now.left == 0):
+                        refuse(ErrorKind.LENGTH)
+                    with m.Elif((now.command == Command.CONTINUE) & ~(can_continue & (now.sequence == turn))):
+                        refuse(ErrorKind.ORDER)
+                with m.Default():
+                    refuse(ErrorKind.COMMAND)
+        with m.State("run"):
+            m.d.sync += now.length.eq(came.payload + 3)
+            with m.If(came.valid & (came.payload > MAX_DATA)):
+                refuse(ErrorKind.LENGTH)
+            with m.Elif(came.valid):
+                m.d.comb += [came.ready.eq(1), driver.start.eq(1)]
+                m.d.sync += [now.owed.eq(came.payload), turn.eq(now.sequence + 1), can_continue.eq(~driver.test)]
+                m.next = "begin"
+        with m.State("skip"):
+            m.d.comb += came.ready.eq(now.left != 0)
+            m.d.sync += now.length.eq(_ERROR_LENGTH)
+            with m.If(now.left == 0):
+                m.next = "begin"
 
-            # The reply: while it leaves, operands go to the driver.
-            with m.State("begin"):
-                answers = Mux(error == 0, command[: len(Command).bit_length()], 0) | REPLY
-                m.d.comb += [out.valid.eq(1), out.payload.eq(Array([START, length, answers, sequence])[place])]
-                m.d.comb += checked.eq(place != 0)
+    def _add_reply(self, m: Module, now: SimpleNamespace, driver: UnitDriver, out: stream.Interface) -> None:
+        """Add the states in which a reply is sent, from "begin" on, while operands go to the driver; "wait" follows."""
+        m.submodules.crc = crc = CRC(data_width=8).create()
+        rom = rom_attributes("block")
+        m.submodules.says = says = memory.Memory(shape=8, depth=len(self._says), init=self._says, attrs=rom)
+        reader = says.read_port()
+        # Which byte before the payload is next, and which of the identity.
+        place, spoken = Signal(2), Signal(range(len(self._says)))
+        sent, checked = Signal(), Signal()
+        m.d.comb += [sent.eq(out.valid & out.ready), crc.data.eq(out.payload), crc.valid.eq(sent & checked)]
+        m.d.comb += [reader.addr.eq(spoken), driver.more.eq(now.owed != 0)]
+
+        with m.State("begin"):
+            command = Mux(now.error == 0, now.command[: len(Command).bit_length()], 0) | REPLY
+            m.d.comb += out.payload.eq(Array([START, now.length, command, now.sequence])[place])
+            m.d.comb += [out.valid.eq(1), checked.eq(place != 0), crc.start.eq(place == 0)]
+            with m.If(sent):
+                m.d.sync += place.eq(place + 1)
+                with m.If(place == 3):
+                    m.next = "body"
+        with m.State("body"):
+            m.d.comb += checked.eq(1)
+            last = Signal()
+            with m.If(now.error != 0):
+                m.d.comb += [out.valid.eq(1), out.payload.eq(now.error), last.eq(1)]
+            with m.Elif(now.command == Command.IDENTIFY):
+                # The memory is read long before the transmitter is ready for the next byte.
+                m.d.comb += [out.valid.eq(1), out.payload.eq(reader.data), last.eq(spoken == len(self._says) - 1)]
+                m.d.sync += spoken.eq(spoken + sent)
+            with m.Elif(now.owed != 0):
+                m.d.comb += [out.valid.eq(driver.o.valid), out.payload.eq(driver.o.payload)]
+                m.d.comb += driver.o.ready.eq(out.ready)
+                m.d.sync += now.owed.eq(now.owed - sent)
+            with m.Else():
+                # Bytes of a result beyond those that were asked for go nowhere.
+                m.d.comb += [out.valid.eq(driver.done), out.payload.eq(driver.status), driver.o.ready.eq(1)]
+                m.d.comb += last.eq(1)
+            with m.If(sent & last):
+                m.next = "high"
+        for state, part, following in (("high", crc.crc[8:], "low"), ("low", crc.crc[:8], "wait")):
+            with m.State(state):
+                m.d.comb += [out.valid.eq(1), out.payload.eq(part)]
+                m.d.sync += spoken.eq(0)
                 with m.If(sent):
-                    m.d.sync += place.eq(place + 1)
-                    with m.If(place == 3):
-                        m.next = "body"
-            with m.State("body"):
-                m.d.comb += checked.eq(1)
-                with m.If(error != 0):
-                    m.d.comb += [out.valid.eq(1), out.payload.eq(error)]
-                    with m.If(sent):
-                        m.next = "high"
-                with m.Elif(command == Command.IDENTIFY):
-                    # The memory is read long before the transmitter is ready for the next byte.
-                    m.d.comb += [out.valid.eq(1), out.payload.eq(reader.data)]
-                    with m.If(sent):
-                        m.d.sync += spoken.eq(spoken + 1)
-                        with m.If(spoken == len(self._says) - 1):
-                            m.next = "high"
-                with m.Elif(owed != 0):
-                    m.d.comb += [
-                        out.valid.eq(driver.o.valid),
-                        out.payload.eq(driver.o.payload),
-                        driver.o.ready.eq(out.ready),
-                    ]
-                    m.d.sync += owed.eq(owed - sent)
-                with m.Else():
-                    # Bytes of a result beyond those that were asked for go nowhere.
-                    m.d.comb += [out.valid.eq(driver.done), out.payload.eq(driver.status), driver.o.ready.eq(1)]
-                    with m.If(sent):
-                        m.next = "high"
-            for state, part, following in (("high", crc.crc[8:], "low"), ("low", crc.crc[:8], "wait")):
-                with m.State(state):
-                    m.d.comb += [out.valid.eq(1), out.payload.eq(part)]
-                    with m.If(sent):
-                        m.next = following
-        return m
+                    m.next = following

@@ -30,8 +30,8 @@ class UnitDriver(wiring.Component):
     -------
     start : ``In(1)``
         Begin, in this clock, a run or a test.
-    size : ``In(8)``
-        How many bytes there are at `i` for it.
+    left : ``In(8)``
+        How many bytes are still to be taken from `i` for it, from the clock after `start` on.
     fresh, test : ``In(1)``
         Whether the unit is reset before; whether it is a test.
     i : ``In(stream.Signature(8))``
@@ -46,7 +46,7 @@ class UnitDriver(wiring.Component):
 
     def __init__(self, unit: Unit):
         self._unit = unit
-        ports = {"start": In(1), "size": In(8), "fresh": In(1), "test": In(1), "i": In(stream.Signature(8))}
+        ports = {"start": In(1), "left": In(8), "fresh": In(1), "test": In(1), "i": In(stream.Signature(8))}
         super().__init__(
             {**ports, "more": In(1), "o": Out(stream.Signature(8)), "done": Out(1), "status": Out(len(Status))}
         )
@@ -83,7 +83,7 @@ class UnitDriver(wiring.Component):
         size = bytes_of(width(unit.i.payload.shape()))
         # The last bytes that came; of a test, those of its sequence.
         operands = Signal(8 * seed_size(unit))
-        left, place, made = Signal(8), Signal(range(size)), Signal(TEST_BITS)
+        place, made = Signal(range(size)), Signal(TEST_BITS)
         moves, busy = Signal(), Signal()
         m.d.comb += unit.i.payload.as_value().eq(operands[-8 * size :])
         if len(unit.operations) > 1:
@@ -92,18 +92,18 @@ class UnitDriver(wiring.Component):
                 m.d.comb += unit.i.payload.op.eq(op)
         with m.FSM() as fsm:
             with m.State("idle"):
-                m.d.sync += [left.eq(self.size), place.eq(0)]
+                m.d.sync += place.eq(0)
                 with m.If(self.start):
                     m.next = "fill"
             with m.State("fill"):
-                m.d.comb += [self.i.ready.eq(left != 0), moves.eq(1)]
-                with m.If(left == 0):
+                m.d.comb += [self.i.ready.eq(self.left != 0), moves.eq(1)]
+                with m.If(self.left == 0):
                     m.next = "idle"
                     m.d.sync += incomplete.eq(~testing & (place != 0))
                     with m.If(testing):
                         m.next = "test"
                 with m.Elif(self.i.valid):
-                    m.d.sync += [operands.eq(Cat(operands[8:], self.i.payload)), left.eq(left - 1), place.eq(place + 1)]
+                    m.d.sync += [operands.eq(Cat(operands[8:], self.i.payload)), place.eq(place + 1)]
                     with m.If(place == size - 1):
                         m.d.sync += place.eq(0)
                         with m.If(~testing):
@@ -128,11 +128,8 @@ class UnitDriver(wiring.Component):
                     m.d.sync += made.eq(0)
                     m.next = "idle"
             with m.State("skip"):
-                m.d.comb += self.i.ready.eq(1)
-                m.d.sync += left.eq(left - self.i.valid)
-                with m.If(left == 0):
-                    m.d.comb += self.i.ready.eq(0)
-                    m.d.sync += left.eq(0)
+                m.d.comb += self.i.ready.eq(self.left != 0)
+                with m.If(self.left == 0):
                     m.next = "idle"
         m.d.comb += busy.eq(~fsm.ongoing("idle"))
         return busy, moves

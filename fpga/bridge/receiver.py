@@ -5,14 +5,16 @@ from __future__ import annotations
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from .protocol import CRC, MAX_BODY, START, ErrorKind
 from .uart import UARTReceiver
 
 __all__ = ["FrameBuffer", "FrameReceiver"]
 
-# What ends a frame of which no more bytes come, in seconds: a USB adapter may make a host's bytes wait for some 16 ms.
-_TIMEOUT = 0.05
+# A frame of which no more bytes come for so many seconds, or up to twice as many, is cut. A USB adapter may make bytes
+# of a host wait for some 16 ms.
+_TIMEOUT = 0.03
 _CRC_BYTES = 2
 
 
@@ -68,7 +70,7 @@ class FrameBuffer(wiring.Component):
 class FrameReceiver(wiring.Component):
     """A line's frames, each as the length of its body and the body, and errors.
 
-    After an error it looks for the next start byte. A frame of which no byte comes for 50 ms is cut.
+    After an error it looks for the next start byte. A frame of which no byte comes for 30 to 60 ms is cut.
 
     Parameters
     ----------
@@ -89,7 +91,8 @@ class FrameReceiver(wiring.Component):
     """
 
     def __init__(self, *, divisor: int, clock_hz: float, depth: int):
-        self._divisor, self._patience, self._depth = divisor, round(clock_hz * _TIMEOUT), depth
+        self._divisor, self._depth = divisor, depth
+        self._patience = ceil_log2(round(clock_hz * _TIMEOUT))
         errors = stream.Signature(range(len(ErrorKind) + 1))
         super().__init__({"rx": In(1, init=1), "o": Out(stream.Signature(8)), "error": Out(errors)})
 
@@ -105,12 +108,11 @@ class FrameReceiver(wiring.Component):
             buffer.o.ready.eq(self.o.ready),
         ]
 
-        left, idle = Signal(range(MAX_BODY + _CRC_BYTES + 1)), Signal(range(self._patience))
+        left, idle = Signal(range(MAX_BODY + _CRC_BYTES + 1)), Signal(self._patience + 1)
         overrun, said = Signal(), Signal()
         error = Signal(range(len(ErrorKind) + 1))
         m.d.sync += idle.eq(Mux(uart.valid, 0, idle + 1))
-        silent = Signal()
-        m.d.sync += silent.eq((idle == self._patience - 1) & ~uart.valid)
+        silent = idle[-1]
 
         def give_up():
             with m.If(uart.broken | silent):

@@ -60,13 +60,13 @@ def driven(unit, data, wanted, test=False, limit=200_000):
 
     async def bench(ctx):
         await ctx.tick().repeat(3)
-        ctx.set(dut.size, len(data))
         for name, value in (("start", 1), ("fresh", 1), ("test", test), ("more", wanted > 0)):
             ctx.set(getattr(dut, name), value)
         await ctx.tick()
         ctx.set(dut.start, 0)
         place = 0
         for _ in range(limit):
+            ctx.set(dut.left, len(data) - place)
             ctx.set(dut.i.valid, place < len(data))
             ctx.set(dut.i.payload, data[place] if place < len(data) else 0)
             ctx.set(dut.o.ready, 1)
@@ -101,6 +101,19 @@ RESULTS = bytes(~byte & 0xFF for byte in OPERANDS)
 )
 def test_a_run_comes_to_an_end(fault, results, status):
     assert driven(made(fault), OPERANDS, 10) == (results, status)
+
+
+class Slow(Doubtful):
+    """A unit of which the results take longer than all operands."""
+
+    latency = 300
+
+    def datapath(self, m, pipeline, operands):
+        return pipeline.delay(300, result=~operands.a)
+
+
+def test_results_may_take_their_time():
+    assert driven(Slow(format=lns8), OPERANDS, 10) == (RESULTS, Status(0))
 
 
 def test_fewer_and_more_results_than_there_are():
