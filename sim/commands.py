@@ -228,6 +228,7 @@ class Doctor:
             path = shutil.which(program)
             missing = None if path else f"{program} is not on the path; install with: apt-get install {package}"
             rows.append({"tool": name, "ready": path is not None, "version": path, "missing": missing})
+        rows.append(_kernels())
         if args.json:
             sys.stdout.write(json.dumps({"schema": 1, "cache": str(cache_folder()), "tools": rows}) + "\n")
         else:
@@ -240,3 +241,20 @@ class Doctor:
             console.print(table)
             console.print(f"\ncompiled simulations and other results are kept in {cache_folder()}", soft_wrap=True)
         return 0 if rows[0]["ready"] else 3
+
+
+def _kernels() -> dict[str, object]:
+    """Return the row of the golden model's compiled kernels."""
+    from xlnstorch import kernels
+
+    *paths, off = kernels.choices()
+    missing = (
+        None
+        if paths
+        else (
+            "the golden model is slower without its compiled kernels; install with: "
+            "apt-get install g++ && pip install --force-reinstall --no-deps ."
+        )
+    )
+    version = f"{kernels.current()}, of {', '.join(paths)}, {off}"
+    return {"tool": "kernels", "ready": bool(paths), "version": version if paths else None, "missing": missing}

@@ -22,6 +22,7 @@ import torch
 import hdl
 import xlnstorch
 from hdl.unit import Unit
+from xlnstorch import kernels
 from xlnstorch.cache import cache_folder
 from xlnstorch.files import replacing
 
@@ -36,8 +37,8 @@ __all__ = ["Found", "Space", "verify_space"]
 MAX_VECTORS = 1 << 35
 # What is kept when a run is interrupted: a fraction of a second of work.
 _BLOCK = 1 << 22
-# What the golden model gets at once: its intermediate results fit into a core's cache, and malloc keeps their memory.
-_CHUNK = 1 << 15
+# What the golden model gets at once: its intermediate results fit into a core's cache.
+_CHUNK = 1 << 16
 _SAVE_SECONDS = 5.0
 
 
@@ -329,6 +330,8 @@ def _digest(unit: Unit, verilog: str, block: int) -> str:
     for package in (hdl, xlnstorch):
         files |= set(Path(package.__file__).parent.rglob("*.py"))
     files |= set(Path(__file__).parent.glob("*.[cp]*"))
+    if module := kernels.compiled():
+        files.add(Path(module.__file__))
     digest = hashlib.sha256(json.dumps([verilog, repr(unit.format), list(unit.operations), block]).encode())
     for file in sorted(files):
         if file.is_file():

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from . import kernels
 from .exact import round_shift
 from .observe import report
 
@@ -64,6 +65,8 @@ Result = tuple[torch.Tensor, dict[str, torch.Tensor]]
 
 def mul(format: LNSFormat, a: Words, b: Words) -> Words:
     """Return the words of ``a * b``: exact but for saturation and flush."""
+    if (result := kernels.elementwise("mul", format, a, b)) is not None:
+        return result
     (sign_a, field_a), (sign_b, field_b) = format.unpack(a), format.unpack(b)
     zero = (field_a == 0) | (field_b == 0)
     special = {}
@@ -77,6 +80,8 @@ def mul(format: LNSFormat, a: Words, b: Words) -> Words:
 
 def div(format: LNSFormat, a: Words, b: Words) -> Words:
     """Return the words of ``a / b``: exact but for saturation and flush; x / 0 saturates, 0 / 0 is zero."""
+    if (result := kernels.elementwise("div", format, a, b)) is not None:
+        return result
     (sign_a, field_a), (sign_b, field_b) = format.unpack(a), format.unpack(b)
     zero, by_zero = field_a == 0, field_b == 0
     infinite, invalid, pole, nan = by_zero, by_zero & zero, by_zero & ~zero, None
@@ -99,6 +104,8 @@ def div(format: LNSFormat, a: Words, b: Words) -> Words:
 
 def add(format: LNSFormat, a: Words, b: Words) -> Words:
     """Return the words of ``a + b``, with the Gaussian logarithm of the format's adder."""
+    if (result := kernels.elementwise("add", format, a, b)) is not None:
+        return result
     result, flags = _add(format, a, b, *format.unpack(b))
     report("add", format, (a, b), result, **flags)
     return result
@@ -106,6 +113,8 @@ def add(format: LNSFormat, a: Words, b: Words) -> Words:
 
 def sub(format: LNSFormat, a: Words, b: Words) -> Words:
     """Return the words of ``a - b``: the addition of the negated b."""
+    if (result := kernels.elementwise("sub", format, a, b)) is not None:
+        return result
     sign_b, field_b = format.unpack(b)
     result, flags = _add(format, a, b, ~sign_b & (field_b != 0), field_b)
     report("sub", format, (a, b), result, **flags)
@@ -151,6 +160,8 @@ def power(format: LNSFormat, a: Words, n: int) -> Words:
 
 def sqrt(format: LNSFormat, a: Words) -> Words:
     """Return the words of the square root, e / 2 half to even; zero, and invalid, for a negative number."""
+    if (result := kernels.elementwise("sqrt", format, a)) is not None:
+        return result
     sign, field = format.unpack(a)
     root = round_shift(field - format.bias, 1) + format.bias
     special = {"infinite": format.is_inf(a), "nan": format.is_nan(a)} if format.specials else {}
@@ -161,6 +172,8 @@ def sqrt(format: LNSFormat, a: Words) -> Words:
 
 def neg(format: LNSFormat, a: Words) -> Words:
     """Return the words of ``-a``; zero stays zero."""
+    if (result := kernels.elementwise("neg", format, a)) is not None:
+        return result
     sign, field = format.unpack(a)
     result = pack_like(format, a, ~sign & (field != 0), field)
     report("neg", format, (a,), result)
@@ -169,6 +182,8 @@ def neg(format: LNSFormat, a: Words) -> Words:
 
 def absolute(format: LNSFormat, a: Words) -> Words:
     """Return the words of ``|a|``."""
+    if (result := kernels.elementwise("abs", format, a)) is not None:
+        return result
     sign, field = format.unpack(a)
     result = pack_like(format, a, torch.zeros_like(sign), field)
     report("abs", format, (a,), result)
@@ -177,6 +192,8 @@ def absolute(format: LNSFormat, a: Words) -> Words:
 
 def relu(format: LNSFormat, a: Words) -> Words:
     """Return a where it is positive, else zero; NaN stays."""
+    if (result := kernels.elementwise("relu", format, a)) is not None:
+        return result
     sign, field = format.unpack(a)
     result = pack_like(format, a, torch.zeros_like(sign), torch.where(sign, 0, field))
     report("relu", format, (a,), result)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
 import torch
 
-from . import arithmetic
+from . import arithmetic, kernels
 from .checks import as_integer, integer_between
 from .double_double import DoubleDouble, two_sum
 from .formats import LNSFormat
@@ -58,6 +59,17 @@ def encode(format: LNSFormat, values: torch.Tensor) -> torch.Tensor:
     ValueError
         NaN, in a format that has no word for it.
     """
+    if values.dtype.is_floating_point and (
+        found := kernels.encode(format, values.detach().to(torch.float64))
+    ) is not None:
+        words, left = found
+        if len(left):
+            words.view(-1)[left] = _encode(format, values.detach().reshape(-1)[left])
+        return words
+    return _encode(format, values)
+
+
+def _encode(format: LNSFormat, values: torch.Tensor) -> torch.Tensor:
     words, flags = encode_with_flags(format, values)
     if "invalid" in flags and bool(flags["invalid"].any()):
         raise ValueError(f"{format} has no word for NaN; found one in the values to encode")
@@ -196,6 +208,8 @@ def decode(format: LNSFormat, words: torch.Tensor, dtype: torch.dtype = torch.fl
         width = (_UNSIGNED | _SIGNED)[dtype]
         integers, _ = _decode_integers(format, words, 0, width, dtype in _SIGNED)
         return integers.view(dtype) if width == 64 else integers.to(dtype)
+    if dtype == torch.float64 and (values := kernels.decode(format, words)) is not None:
+        return values
     sign, field = format.unpack(words)
     zero = field == 0
     log = torch.where(zero, 0, field - format.bias)
@@ -349,6 +363,7 @@ def unpack(format: LNSFormat, packed: torch.Tensor) -> torch.Tensor:
     return words_from_log(format, (packed & 1).bool(), torch.where(packed <= LNS_ZERO, -LOG_LIMIT, packed >> 1), nan)
 
 
+@functools.lru_cache(maxsize=4096, typed=True)
 def encode_scalar(format: LNSFormat, value: float) -> int:
     """Return the word, as torch holds it, nearest to one Python number; see :func:`encode`."""
     if isinstance(value, int) and abs(value) > 2**53:

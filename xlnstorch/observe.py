@@ -76,22 +76,35 @@ def observing(
         _observers.remove(entry)
 
 
+def watched(name: str) -> bool:
+    """Whether anybody is to be told of operations of that name in this thread."""
+    return bool(_observers) and bool(_watching(name))
+
+
 def report(
     name: str, format: LNSFormat, operands: tuple[torch.Tensor, ...], result: torch.Tensor, **flags: torch.Tensor
 ) -> None:
     """Tell the observers of one operation; `flags` maps names of :data:`FLAGS` to boolean tensors."""
-    if not _observers or result.is_meta:  # only the shape is wanted
-        return
-    here, is_exact = threading.get_ident(), name in EXACT
-    watching = [watch for watch, thread, exact in _observers if thread in (None, here) and exact >= is_exact]
-    if not watching:
+    if result.is_meta or not watched(name):  # of meta tensors only the shape is wanted
         return
     bits = torch.zeros(result.shape, dtype=torch.int64, device=result.device)
     for flag, raised in flags.items():
         bits |= raised.to(torch.int64) << FLAGS.index(flag)
+    report_bits(name, format, operands, result, bits)
+
+
+def report_bits(
+    name: str, format: LNSFormat, operands: tuple[torch.Tensor, ...], result: torch.Tensor, bits: torch.Tensor
+) -> None:
+    """Tell the observers of one operation, with its flags as in :class:`Operation`."""
     operation = Operation(name, format, tuple(x.broadcast_to(result.shape) for x in operands), result, bits)
-    for observer in watching:
+    for observer in _watching(name):
         observer(operation)
+
+
+def _watching(name: str) -> list[Callable[[Operation], None]]:
+    here, is_exact = threading.get_ident(), name in EXACT
+    return [watch for watch, thread, exact in _observers if thread in (None, here) and exact >= is_exact]
 
 
 @dataclasses.dataclass

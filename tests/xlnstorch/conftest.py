@@ -3,7 +3,7 @@
 import pytest
 from lnstesting import FORMATS, sample
 
-from xlnstorch import lnstensor
+from xlnstorch import kernels, lnstensor
 
 
 @pytest.fixture(params=FORMATS, ids=repr)
@@ -24,3 +24,10 @@ def x():
 @pytest.fixture
 def y():
     return lnstensor([3.0, 4.0], f=23, requires_grad=True)
+
+
+@pytest.fixture(params=sorted({"off", kernels.choices()[0]}))
+def kernel(request):
+    """Both ways to compute: with torch, and with the fastest kernels."""
+    with kernels.using(request.param):
+        yield request.param

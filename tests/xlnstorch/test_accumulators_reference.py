@@ -20,6 +20,8 @@ from xlnstorch.reference import Reference
 from xlnstorch.reference_adders import AdderReference
 from xlnstorch.reference_sums import dot, linear_sum, logarithmic_sum
 
+pytestmark = pytest.mark.usefixtures("kernel")
+
 LOGARITHMIC = [LogAccumulator(order, guard_bits) for order in ("sequential", "tree") for guard_bits in (0, 1, 4)]
 LNS8_SPECIALS, LNS16_SPECIALS = (dataclasses.replace(format, specials=True) for format in (lns8, lns16))
 LINEAR = [LinearAccumulator(), LinearAccumulator(table_bits=1), LinearAccumulator(table_bits=9, frac_bits=3)]

@@ -11,6 +11,8 @@ from xlnstorch import LNSFormat, arithmetic, lns8, lns12, lns16, lns16e5, lns24,
 from xlnstorch.observe import FLAGS, observing
 from xlnstorch.reference import Reference
 
+pytestmark = pytest.mark.usefixtures("kernel")
+
 BINARY = ("mul", "div", "add", "sub")
 TINY = [LNSFormat(1, 1), LNSFormat(2, 0), LNSFormat(1, 4), LNSFormat(3, 2)]
 LARGE = [lns12, lns16, lns16e5, lns24, lns32, software_format(23), software_format(0), software_format(48)]

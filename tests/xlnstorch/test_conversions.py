@@ -26,6 +26,8 @@ from xlnstorch import (
 from xlnstorch.catalog import format_from_base
 from xlnstorch.reference import Reference
 
+pytestmark = pytest.mark.usefixtures("kernel")
+
 FORMATS = [*CATALOG.values(), LNSFormat(3, 2), software_format(23), software_format(48)]
 
 

@@ -14,6 +14,8 @@ import torch
 from xlnstorch import arithmetic, conversions, lns16, lns32
 from xlnstorch.reference import Reference
 
+pytestmark = pytest.mark.usefixtures("kernel")
+
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "oracles"
 FORMATS = {"xlns16": lns16, "xlns32": lns32}
 

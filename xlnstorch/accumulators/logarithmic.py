@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .. import arithmetic
+from .. import arithmetic, kernels
 from ..checks import integer_between
 from ..observe import report
 from ..rounding import round_shift
@@ -88,6 +88,8 @@ class LogAccumulator(Accumulator):
     def sum(self, format: LNSFormat, words: torch.Tensor, dim: int) -> torch.Tensor:
         if words.shape[dim] == 0:
             return torch.zeros_like(words.sum(dim, dtype=words.dtype))
+        if (total := kernels.total(*self._kernel(format), words, dim)) is not None:
+            return total
         terms = self._widen(format, words)
         if self.order == "sequential":
             return self._in_order(format, terms.unbind(dim))
@@ -99,6 +101,8 @@ class LogAccumulator(Accumulator):
         return self._round(format, terms[0])
 
     def matmul(self, format: LNSFormat, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        if (product := kernels.product(*self._kernel(format), a, b)) is not None:
+            return product
         if self.order == "tree" or a.shape[-1] == 0:
             return self.sum(format, arithmetic.mul(format, a.unsqueeze(-1), b.unsqueeze(-3)), dim=-2)
         # One rank-1 update a step: the memory of one result, not of all K products.
@@ -114,6 +118,9 @@ class LogAccumulator(Accumulator):
     def running_format(self, format: LNSFormat) -> LNSFormat:
         """Return the format of the running sum: that with the guard bits."""
         return _wider(format, self.guard_bits) if self.guard_bits else format
+
+    def _kernel(self, format: LNSFormat) -> tuple[LNSFormat, LNSFormat, int, bool]:
+        return format, self.running_format(format), self.guard_bits, self.order == "tree"
 
     def _widen(self, format: LNSFormat, words: torch.Tensor) -> torch.Tensor:
         """Return words of `format` as the same numbers in that of the running sum."""

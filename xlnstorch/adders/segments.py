@@ -108,7 +108,7 @@ class Polynomials:
     def evaluate(self, d: torch.Tensor, subtract: torch.Tensor) -> torch.Tensor:
         """Return y for int64 d that all lie in regions of s, or of t where bool `subtract`."""
         keys, regions, coefficients = _tensors(self, d.device)
-        region = torch.bucketize(d + _FAR * subtract, keys, right=True) - 1
+        region = torch.bucketize((d + _FAR * subtract).contiguous(), keys, right=True) - 1  # it warns of anything else
         row, start, width, left, right = (torch.take(column, region) for column in regions)
         offset = d - start
         segment = offset >> width

@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from .. import arithmetic
+from .. import arithmetic, kernels
 from ..observe import report
 from ..tensor import LNSTensor
 from ._registry import aten, operands, prims, register, register_inplace, words_of
@@ -206,6 +206,8 @@ def shrink_backward(func, grad_output, self, lambd):
 @register(aten.threshold_backward.default)
 def threshold_backward(func, grad_output, self, threshold):
     format, (grad, x, limit) = operands(func, grad_output, self, threshold)
+    if threshold == 0 and (words := kernels.elementwise("relu_grad", format, x, grad)) is not None:
+        return LNSTensor(words, format)
     below = arithmetic.order(format, x) <= arithmetic.order(format, limit)  # which NaN is not
     words = format.canonical(torch.where(below, 0, grad))
     if threshold == 0:

@@ -1,0 +1,173 @@
+"""The kernels as functions of word tensors; each returns None where there is no kernel for what it is given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch.utils.dlpack import to_dlpack
+
+from .. import observe
+from . import curves
+from ._module import compiled
+from .engines import Engine, engine_of
+
+if TYPE_CHECKING:
+    from ..exact import LogScale
+    from ..formats import LNSFormat
+
+__all__ = ["decode", "elementwise", "encode", "product", "total"]
+
+Words = torch.Tensor
+
+_MAX_TABLED_FRAC_BITS = 16
+_NORMAL_INT_BITS = 10  # up to here all numbers are normal ones of float64
+
+
+def elementwise(name: str, format: LNSFormat, a: Words, b: Words | None = None) -> Words | None:
+    """Return the words of an operation, which is reported to the observers with its flags; operands broadcast.
+
+    Parameters
+    ----------
+    name : str
+        A key of the compiled module's ``OPERATIONS``, as in :class:`xlnstorch.observe.Operation`.
+    format : LNSFormat
+    a, b : Tensor
+        Words, on any device.
+    """
+    engine = _engine_for(format, a)
+    if engine is None or not (b is None or _is_ours(b)):
+        return None
+    adds = name in ("add", "sub")
+    if adds and engine.core is None:
+        return None
+    if b is None or b.dim() == 0 or a.shape == b.shape:
+        result = torch.empty_like(a)
+    elif a.dim() == 0:
+        result = torch.empty_like(b)
+    else:
+        result = torch.empty(_broadcast(a.shape, b.shape), dtype=a.dtype)
+    flags = torch.empty(result.shape, dtype=torch.int64) if observe.watched(name) else None
+    module, threads = compiled(), torch.get_num_threads()
+
+    def compute(core: object) -> list[int]:
+        return module.elementwise(
+            core,
+            module.OPERATIONS[name],
+            to_dlpack(a),
+            None if b is None else to_dlpack(b),
+            to_dlpack(result),
+            None if flags is None else to_dlpack(flags),
+            threads,
+        )
+
+    if adds:
+        _until_decided(engine, compute)
+    else:
+        compute(engine.plain)
+    if flags is not None:
+        observe.report_bits(name, format, (a,) if b is None else (a, b), result, flags)
+    return result
+
+
+def product(format: LNSFormat, running: LNSFormat, guard_bits: int, tree: bool, a: Words, b: Words) -> Words | None:
+    """Return the words of the matrix product, (…, M, K) by (…, K, N), batches broadcast; the sums are over K.
+
+    Parameters
+    ----------
+    format, running : LNSFormat
+        Of the words, and of the running sum.
+    guard_bits : int
+        How many more fraction bits the running sum has.
+    tree : bool
+        Whether terms are added in a balanced tree, rather than left to right.
+    a, b : Tensor
+    """
+    batch: tuple[int, ...] = ()
+    if a.dim() > 2 or b.dim() > 2:
+        batch = _broadcast(a.shape[:-2], b.shape[:-2])
+        a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+    result = torch.empty((*batch, a.shape[-2], b.shape[-1]), dtype=a.dtype, device=a.device)
+    left, right, out = (
+        matrix.unsqueeze(0) if matrix.dim() == 2 else matrix.flatten(0, -3) for matrix in (a, b, result)
+    )
+    if a.shape[-2] > b.shape[-1]:  # lanes lie along the longer side
+        left, right, out = right.mT, left.mT, out.mT
+    return result if _sum_of_products(format, running, guard_bits, tree, left, right, out) else None
+
+
+def total(format: LNSFormat, running: LNSFormat, guard_bits: int, tree: bool, words: Words, dim: int) -> Words | None:
+    """Return the words of the sum over `dim`; parameters as for :func:`product`."""
+    terms = words.movedim(dim, 0)
+    result = torch.empty(terms.shape[1:], dtype=words.dtype, device=words.device)
+    columns = terms.reshape(1, len(terms), result.numel())
+    out = result.view(1, 1, -1)
+    return result if _sum_of_products(format, running, guard_bits, tree, None, columns, out) else None
+
+
+def encode(format: LNSFormat, values: torch.Tensor) -> tuple[Words, torch.Tensor] | None:
+    """Return the words nearest to float64 values, and the flat indices of those that are left to who called."""
+    engine = _engine_for(format, values)
+    if engine is None or not curves.serves(format):
+        return None
+    values = values.contiguous()
+    words = torch.empty(values.shape, dtype=format.dtype)
+    threads = torch.get_num_threads()
+    left = compiled().encode(engine.plain, to_dlpack(values.view(-1)), to_dlpack(words.view(-1)), threads)
+    return words, torch.tensor(left, dtype=torch.int64)
+
+
+def decode(format: LNSFormat, words: Words) -> torch.Tensor | None:
+    """Return the float64 nearest to each word."""
+    engine = _engine_for(format, words)
+    if engine is None or not curves.serves(format):
+        return None
+    if format.frac_bits > _MAX_TABLED_FRAC_BITS or format.int_bits > _NORMAL_INT_BITS:
+        return None
+    words = words.contiguous()
+    values = torch.empty(words.shape, dtype=torch.float64)
+    significands, threads = to_dlpack(_significands(format.scale)), torch.get_num_threads()
+    compiled().decode(engine.plain, significands, to_dlpack(words.view(-1)), to_dlpack(values.view(-1)), threads)
+    return values
+
+
+@functools.lru_cache(maxsize=16)
+def _significands(scale: LogScale) -> torch.Tensor:
+    return scale.exp(torch.arange(1 << scale.frac_bits))
+
+
+def _sum_of_products(format, running, guard_bits: int, tree: bool, a: Words | None, b: Words, out: Words) -> bool:
+    narrow, wide = _engine_for(format, b), _engine_for(running, b)
+    # Observers are told of every addition, and kernels do not tell.
+    if narrow is None or wide is None or wide.core is None or observe.watched("add"):
+        return False
+    module, threads = compiled(), torch.get_num_threads()
+
+    def compute(core: object) -> list[int]:
+        left = None if a is None else to_dlpack(a)
+        return module.product(narrow.plain, core, guard_bits, tree, left, to_dlpack(b), to_dlpack(out), threads)
+
+    _until_decided(wide, compute)
+    return True
+
+
+def _until_decided(engine: Engine, compute: Callable[[object], list[int]]) -> None:
+    while undecided := compute(engine.core):
+        engine.decide(undecided)
+
+
+def _is_ours(tensor: torch.Tensor) -> bool:
+    return type(tensor) is torch.Tensor and tensor.is_cpu
+
+
+def _engine_for(format: LNSFormat, tensor: torch.Tensor) -> Engine | None:
+    return engine_of(format) if compiled() is not None and _is_ours(tensor) else None
+
+
+def _broadcast(a: torch.Size, b: torch.Size) -> tuple[int, ...]:
+    """Return what torch.broadcast_shapes does, ten times as fast where it is simple."""
+    if len(a) == len(b) and all(m == n or n == 1 for m, n in zip(a, b, strict=True)):
+        return a
+    return torch.broadcast_shapes(a, b)
