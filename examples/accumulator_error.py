@@ -203,7 +203,7 @@ def main() -> None:
             print_tables(result)
         if args.output:
             draw(result, args.output)
-    except CommandError as error:
+    except (CommandError, OSError) as error:
         parser.error(str(error))
 
 
