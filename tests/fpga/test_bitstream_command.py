@@ -106,6 +106,7 @@ def test_bad_input_is_one_sentence_before_anything_is_built(tmp_path, monkeypatc
 
 
 def test_a_missing_tool_is_named_with_the_command_that_installs_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bitstream_command.shutil, "which", lambda name: None)
     assert refused(capsys, "icebreaker", "--load", status=3) == (
         "--load needs openFPGALoader, which is not on the path; install with: apt-get install openfpgaloader"
     )
