@@ -167,10 +167,10 @@ class Trace:
         Raises
         ------
         ValueError
-            The file has another suffix, or the format an adder or accumulator that
-            :func:`~xlnstorch.named_adder` or :func:`~xlnstorch.named_accumulator` does not know.
+            The format has an adder or accumulator that :func:`~xlnstorch.named_adder` or
+            :func:`~xlnstorch.named_accumulator` does not know.
         OSError
-            It cannot be written.
+            The file has another suffix, or cannot be written.
         """
         from .trace_files import write
 

@@ -115,8 +115,8 @@ class VectorFile:
 
         Raises
         ------
-        ValueError, OSError
-            The file cannot be written.
+        OSError
+            The file cannot be written, or has another suffix.
         """
         check_writable(path, list(KINDS))
         with replacing(path) as file:

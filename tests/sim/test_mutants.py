@@ -70,7 +70,8 @@ def test_of_floats_of_16_bits():
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_of_units_with_too_many_operands_to_try_all(unit, most):
+@pytest.mark.parametrize("count", [60, pytest.param(MUTANTS, marks=pytest.mark.long)])
+def test_of_units_with_too_many_operands_to_try_all(unit, most, count):
     """Few survive, most or all of them because nothing can tell them apart; which faults there are differs by run."""
-    _, mutants, left = survivors(unit)
+    _, mutants, left = survivors(unit, count)
     assert len(left) < most * len(mutants.faults), [mutants.faults[number] for number in left]
