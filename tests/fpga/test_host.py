@@ -16,6 +16,7 @@ from lnstesting import exactly
 import fpga
 import hdl
 from fpga import BoardError, SimulatedBoard, connect
+from fpga.bridge.protocol import FLUSH, Command, Frame, encode
 from sim import golden, hardware_function, payloads
 from sim.stimulus import generate
 from xlnstorch import from_words, lns8, lns16, lnstensor
@@ -302,6 +303,16 @@ def test_noise_from_the_board_is_skipped(board):
     os.write(sender, b"\xa5\xa5\xa5 noise that another program sends to the board")
     os.close(sender)
     check_sum(board)
+
+
+def test_a_frame_that_somebody_left_unfinished_does_not_delay():
+    sender = os.open(simulated().port, os.O_RDWR | os.O_NOCTTY)
+    os.write(sender, encode(Frame(Command.RUN, 1, bytes(200)))[:9])
+    os.close(sender)
+    with connect(simulated().port, timeout=10) as board:
+        identify = len(encode(Frame(Command.IDENTIFY, 0, b"")))
+        assert board.link.sent == len(FLUSH) + 2 * identify  # none had to be sent again
+        check_sum(board)
 
 
 def test_unplugged_in_mid_run():
