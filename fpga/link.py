@@ -103,7 +103,7 @@ class Link:
         if self._serial is None:
             raise BoardError(f"the port {self.port!r} is closed")
         replies: dict[int, bytes] = {}
-        attempts, reason = 0, "it has not been used yet"
+        attempts, reason = 0, None
         with self._errors():
             while len(replies) < len(requests):
                 if not self._clean:
@@ -153,7 +153,7 @@ class Link:
             progress(len(replies))
         return None
 
-    def _recover(self, reason: str) -> None:
+    def _recover(self, reason: str | None) -> None:
         """End what is under way, at the board and on the line."""
         self._reader.clear()
         self._write(FLUSH)
@@ -166,7 +166,8 @@ class Link:
                 for frame in self._reader.feed(self._read()):
                     if (frame.command, frame.sequence) == (Command.IDENTIFY | REPLY, self._sequence):
                         return
-        raise BoardError(f"no board answers at {self.port!r} within {_ATTEMPTS * self._timeout:g} s; before: {reason}")
+        before = f"; before: {reason}" if reason else ""
+        raise BoardError(f"no board answers at {self.port!r} within {_ATTEMPTS * self._timeout:g} s{before}")
 
     def _write(self, data: bytes) -> None:
         self._serial.write(data)

@@ -16,7 +16,7 @@ from lnstesting import exactly
 import fpga
 import hdl
 from fpga import BoardError, SimulatedBoard, connect
-from fpga.bridge.protocol import FLUSH, Command, Frame, encode
+from fpga.bridge.protocol import FLUSH, REPLY, Command, Frame, FrameReader, Identity, encode
 from sim import golden, hardware_function, payloads
 from sim.stimulus import generate
 from xlnstorch import from_words, lns8, lns16, lnstensor
@@ -165,11 +165,58 @@ def test_nothing_answers():
     master, slave = os.openpty()
     tty.setraw(slave)
     port = os.ttyname(slave)
-    message = f"no board answers at {port!r} within 0.2 s; before: it has not been used yet"
+    message = f"no board answers at {port!r} within 0.2 s"
     with pytest.raises(BoardError, match=exactly(message)):
         connect(port, timeout=0.05)
     os.close(master)
     os.close(slave)
+
+
+@contextlib.contextmanager
+def pretended(answer):
+    """Be a board that answers each frame with the one that a function makes of it."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    stop = threading.Event()
+
+    def run():
+        reader = FrameReader()
+        while not stop.is_set():
+            if select.select([master], [], [], 0.02)[0]:
+                os.write(master, b"".join(encode(answer(frame)) for frame in reader.feed(os.read(master, 4096))))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield os.ttyname(slave)
+    finally:
+        stop.set()
+        thread.join()
+        os.close(master)
+        os.close(slave)
+
+
+def test_a_board_that_answers_something_else():
+    identity = Identity.of(adder(), buffer=2048).to_bytes()
+
+    def answer(frame):
+        what = Command.IDENTIFY if frame.command == Command.IDENTIFY else Command.TEST
+        return Frame(what | REPLY, frame.sequence, identity)
+
+    with pretended(answer) as port, connect(port) as board:
+        message = f"the board at {port!r} failed 4 times in a row: it answers what it was not asked"
+        with pytest.raises(BoardError, match=exactly(message)):
+            check_sum(board, 10)
+
+
+def test_a_board_of_another_version():
+    def answer(frame):
+        return Frame(frame.command | REPLY, frame.sequence, b"\x07whatever")
+
+    with pretended(answer) as port:
+        message = f"the board at {port!r} cannot be used: the board must speak version 1 of the protocol, not 07"
+        with pytest.raises(BoardError, match=exactly(message)):
+            connect(port)
 
 
 @pytest.mark.parametrize(
