@@ -133,7 +133,7 @@ def verify(
         raise ValueError(f"lines and toggles are counted by the bench in verilator, not by {batch or simulator}")
     simulated = {"waves": waves, "a count of lines and toggles": code_coverage, "coverage": coverage, str(batch): batch}
     if made.run and (given := [what for what, value in simulated.items() if value]):
-        raise ValueError(f"the level {made.name} is no simulation, so it cannot have {given[0]}")
+        raise ValueError(f"the level {made.name} runs vectors in a way of its own, which cannot have {given[0]}")
     named = [_named(unit, format) for unit in units or hdl.UNITS.values()]
     own_trace = trace is not None
     if own_trace and trace.format != format:

@@ -108,13 +108,16 @@ def test_results_that_do_not_come_are_told(capsys):
     [
         (["multiply"], "the board at PORT has add of lns12 (exact adder), not multiply of lns12 (exact adder)"),
         (["--format", "lns8"], "the board at PORT has add of lns12 (exact adder), not add of lns8 (exact adder)"),
-        (["--waves", "x.vcd"], "the level board is no simulation, so it cannot have waves"),
-        (["--code-coverage"], "the level board is no simulation, so it cannot have a count of lines and toggles"),
-        (["--coverage"], "the level board is no simulation, so it cannot have coverage"),
-        (["--runner", "batch"], "the level board is no simulation, so it cannot have the runner batch"),
+        (["--waves", "x.vcd"], "the level board runs vectors in a way of its own, which cannot have waves"),
+        (
+            ["--code-coverage"],
+            "the level board runs vectors in a way of its own, which cannot have a count of lines and toggles",
+        ),
+        (["--coverage"], "the level board runs vectors in a way of its own, which cannot have coverage"),
+        (["--runner", "batch"], "the level board runs vectors in a way of its own, which cannot have the runner batch"),
         (
             ["--stimulus", "exhaustive"],
-            "the level board is no simulation, so it cannot have the stimulus exhaustive",
+            "the level board runs vectors in a way of its own, which cannot have the stimulus exhaustive",
         ),
         (["--device", "ice40"], "the level board is of no device; leave out 'ice40'"),
     ],
