@@ -134,7 +134,7 @@ def test_the_report_is_one_json_object(capsys):
 
 @pytest.mark.sim
 def test_every_operation_of_the_training_step_is_replayed():
-    report = verify(["multiply", "alu"], lns8, stimuli=["captured"])
+    report = verify(["multiply", "alu"], lns8, stimuli=["captured"], runner="batch")
     assert report.passed
     multiplications, everything = (result.vectors for result in report.results)
     with capture(lns8) as trace:
