@@ -59,9 +59,10 @@ def encode(format: LNSFormat, values: torch.Tensor) -> torch.Tensor:
     ValueError
         NaN, in a format that has no word for it.
     """
-    if values.dtype.is_floating_point and (
-        found := kernels.encode(format, values.detach().to(torch.float64))
-    ) is not None:
+    if (
+        values.dtype.is_floating_point
+        and (found := kernels.encode(format, values.detach().to(torch.float64))) is not None
+    ):
         words, left = found
         if len(left):
             words.view(-1)[left] = _encode(format, values.detach().reshape(-1)[left])

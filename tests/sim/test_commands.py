@@ -120,7 +120,6 @@ def test_doctor_says_that_there_are_no_kernels(capsys, monkeypatch):
     assert row["missing"].startswith("the golden model is slower without its compiled kernels; install with: ")
 
 
-
 @pytest.mark.sim
 def test_the_table_of_a_pass_goes_to_standard_output_and_nothing_else(capsys):
     assert main(["verify", "multiply", "--format", "lns8", "--vectors", "500", "--stimulus", "random"]) == 0
