@@ -205,7 +205,7 @@ def test_a_folder_is_not_a_file(tmp_path, capsys):
     folder = tmp_path / "a.png"
     folder.mkdir()
     assert main(["plot", "spacing", "-o", str(folder)]) == 2
-    assert capsys.readouterr().err == f"lns plot: output must be a file, not the folder {str(folder)!r}\n"
+    assert capsys.readouterr().err == f"lns plot: {str(folder)!r} cannot be written: it is a folder\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["pie"], ["staircase", "--seed", "1"], ["spacing", "--points", "x"]])
