@@ -96,6 +96,11 @@ void product(const lns::Format &format) {
     p.rows = random(1, 70);
     p.terms = random(0, 9);
     p.columns = random(1, 150);
+    if (random(0, 9) == 0) {  // in several blocks
+        p.rows = random(1, 5);
+        p.terms = random(2040, 4200);
+        p.columns = random(1, 5);
+    }
     const bool sums = random(0, 2) == 0;
     if (sums) p.rows = 1;
     const int64_t a_sizes[] = {p.batches, p.rows, p.terms}, b_sizes[] = {p.batches, p.terms, p.columns},

@@ -192,7 +192,8 @@ def test_products_and_sums(format, accumulator, near):
 
 @pytest.mark.parametrize("accumulator", ACCUMULATORS, ids=repr)
 @pytest.mark.parametrize(
-    ("rows", "terms", "columns"), [(0, 3, 2), (2, 0, 3), (1, 1, 1), (1, 300, 1), (3, 2, 65), (66, 5, 3)]
+    ("rows", "terms", "columns"),
+    [(0, 3, 2), (2, 0, 3), (1, 1, 1), (1, 300, 1), (3, 2, 65), (66, 5, 3), (2, 2048, 3), (1, 5000, 2), (3, 8192, 1)],
 )
 def test_shapes_of_products(accumulator, rows, terms, columns):
     format = dataclasses.replace(lns16, accumulator=accumulator)
@@ -216,6 +217,18 @@ def test_products_at_the_ends_of_the_range(accumulator, magnitude):
             accumulator.sum(format, one, 0),
         ),
     )
+
+
+@pytest.mark.parametrize("accumulator", ACCUMULATORS, ids=repr)
+def test_terms_that_leave_the_range_after_many_that_do_not(accumulator):
+    # Products of a later block need comparisons, and so do all that follow.
+    format = dataclasses.replace(lns16, accumulator=accumulator)
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(6000, 2, generator=generator, dtype=torch.float64)
+    values[2500:2510] *= 2.0**127
+    values[4900:4910] *= 2.0**-127
+    words = conversions.encode(format, values)
+    assert_same(lambda: (accumulator.sum(format, words, 0), accumulator.matmul(format, words.mT[:1], words)))
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -31,7 +31,7 @@ def run(tmp_path, path, folder=FOLDER):
 
 @pytest.mark.slow
 @pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
-@pytest.mark.parametrize("path", FLAGS)
+@pytest.mark.parametrize("path", ["plain", pytest.param("avx2", marks=pytest.mark.long), "avx512"])
 def test_no_memory_is_touched_outside(tmp_path, path):
     if path not in (*kernels.choices(), "plain"):
         pytest.skip(f"this machine has no {path}")

@@ -7,8 +7,8 @@
 #pragma once
 
 #include <limits>
-#include <memory>
 #include <new>
+#include <vector>
 
 #include "codes.h"
 
@@ -17,6 +17,10 @@ namespace LNS_ISA {
 using lns::Product;
 
 constexpr int64_t task_rows = 64, task_panels = 8;
+
+// Terms at a time, so that a panel and a table share the nearest cache; a power of two, so that in a tree they have one
+// sum.
+constexpr int64_t depth = 128;
 
 template <class T>
 constexpr int panel = 2 * lanes<T>;
@@ -42,34 +46,34 @@ struct Extremes {
 };
 
 template <class T>
-class Panels {
+class Panel {
   public:
-    explicit Panels(int64_t terms) : codes_(new (std::align_val_t(64)) T[terms * panel<T>]), terms_(terms) {}
-    ~Panels() { ::operator delete[](codes_, std::align_val_t(64)); }
-    Panels(const Panels &) = delete;
+    explicit Panel(int64_t terms) : codes_(new (std::align_val_t(64)) T[terms * panel<T>]) {}
+    ~Panel() { ::operator delete[](codes_, std::align_val_t(64)); }
+    Panel(const Panel &) = delete;
 
     T *data() { return codes_; }
 
-    // Codes of `width` adjacent columns of b, zeros beside them, their fields times 2^guard_bits.
-    void fill(const Format &format, int guard_bits, const void *b, int64_t first, int64_t term_stride,
+    // Codes of `terms` times `width` words of b, zeros beside them, their fields times 2^guard_bits.
+    void fill(const Format &format, int guard_bits, const void *b, int64_t first, int64_t terms, int64_t term_stride,
               int64_t column_stride, int64_t width) {
         T *to = codes_;
         if (column_stride == 1 || term_stride != 1) {
-            for (int64_t k = 0; k < terms_; ++k, to += panel<T>) {
+            for (int64_t k = 0; k < terms; ++k, to += panel<T>) {
                 load_codes(format, b, first + k * term_stride, column_stride, width, to);
                 for (int64_t j = width; j < panel<T>; ++j) to[j] = Limits<T>::zero;
             }
         } else {  // terms are neighbours in memory: read them so
             T column[256];
-            std::fill(to, to + terms_ * panel<T>, Limits<T>::zero);
+            std::fill(to, to + terms * panel<T>, Limits<T>::zero);
             for (int64_t j = 0; j < width; ++j)
-                for (int64_t k = 0; k < terms_; k += 256) {
-                    const int64_t count = std::min<int64_t>(256, terms_ - k);
+                for (int64_t k = 0; k < terms; k += 256) {
+                    const int64_t count = std::min<int64_t>(256, terms - k);
                     load_codes(format, b, first + j * column_stride + k, 1, count, column);
                     for (int64_t i = 0; i < count; ++i) to[(k + i) * panel<T> + j] = column[i];
                 }
         }
-        if (guard_bits) widen(codes_, terms_ * panel<T>, guard_bits);
+        if (guard_bits) widen(codes_, terms * panel<T>, guard_bits);
     }
 
     static void widen(T *codes, int64_t count, int guard_bits) {
@@ -79,7 +83,6 @@ class Panels {
 
   private:
     T *codes_;
-    int64_t terms_;
 };
 
 // How one lane's product becomes a term, and a term part of the sum.
@@ -123,49 +126,65 @@ class ProductRun {
 
     void run(int64_t task) {
         const int64_t across = ceiling(p_.columns, task_panels * panel<T>), down = ceiling(p_.rows, task_rows);
-        const int64_t batch = task / (across * down), row = task / across % down * task_rows;
-        const int64_t first = task % across * task_panels * panel<T>;
-        const int64_t rows = std::min(task_rows, p_.rows - row);
-        const int64_t end = std::min(p_.columns, first + task_panels * panel<T>);
-        std::unique_ptr<T[]> strips;
-        Extremes<T> in_a, in_b;
-        if (p_.a) {
-            strips.reset(new T[ceiling(rows, 4) * 4 * p_.terms]);
-            pack(batch * p_.a_strides[0] + row * p_.a_strides[1], rows, strips.get(), in_a);
+        batch_ = task / (across * down);
+        row_ = task / across % down * task_rows;
+        column_ = task % across * task_panels * panel<T>;
+        rows_ = std::min(task_rows, p_.rows - row_);
+        columns_ = std::min(task_panels * panel<T>, p_.columns - column_);
+        const int64_t strips = ceiling(rows_, 4), panels = ceiling(columns_, panel<T>);
+        levels_ = p_.tree ? 65 - __builtin_clzll(ceiling(p_.terms, depth) | 1) : 1;
+        const int64_t most = std::min(depth, p_.terms);
+        std::vector<T> a(p_.a ? strips * 4 * most : 0), sums(strips * panels * levels_ * tile_codes, Limits<T>::zero);
+        Panel<T> b(most);
+        Extremes<T> in_a, in_b[task_panels];
+        for (int64_t term = 0; term < p_.terms; term += depth) {
+            const int64_t count = std::min(depth, p_.terms - term);
+            if (p_.a) pack(term, count, a.data(), in_a);
+            for (int64_t index = 0; index < panels; ++index) {
+                fill(term, count, index, b);
+                in_b[index].take(b.data(), count * panel<T>);
+                with_gaussian<T>(p_.wide->gaussian, [&]<class G>() {
+                    T *to = sums.data() + index * strips * levels_ * tile_codes;
+                    if (needs_checks(in_a, in_b[index]))
+                        add_block<G, true>(term / depth, count, a.data(), b.data(), to);
+                    else
+                        add_block<G, false>(term / depth, count, a.data(), b.data(), to);
+                });
+            }
         }
-        Panels<T> panels(p_.terms);
-        for (int64_t column = first; column < end; column += panel<T>) {
-            const int64_t width = std::min<int64_t>(panel<T>, end - column);
-            panels.fill(*p_.format, p_.guard_bits, p_.b, batch * p_.b_strides[0] + column * p_.b_strides[2],
-                        p_.b_strides[1], p_.b_strides[2], width);
-            in_b = {};
-            in_b.take(panels.data(), p_.terms * panel<T>);
-            const int64_t out = batch * p_.out_strides[0] + row * p_.out_strides[1] + column * p_.out_strides[2];
-            with_gaussian<T>(p_.wide->gaussian, [&]<class G>() {
-                if (needs_checks(in_a, in_b))
-                    tiles<G, true>(strips.get(), panels.data(), rows, width, out);
-                else
-                    tiles<G, false>(strips.get(), panels.data(), rows, width, out);
-            });
-        }
+        for (int64_t index = 0; index < panels; ++index)
+            for (int64_t strip = 0; strip < strips; ++strip)
+                finish(strip, index, sums.data() + (index * strips + strip) * levels_ * tile_codes);
     }
 
   private:
+    static constexpr int64_t tile_codes = 4 * panel<T>;
+
     const Product &p_;
     Undecided &undecided_;
+    int64_t batch_, row_, column_, rows_, columns_;
+    int64_t levels_;  // of a tree of blocks
+
+    void fill(int64_t term, int64_t count, int64_t index, Panel<T> &to) const {
+        const int64_t column = column_ + index * panel<T>;
+        const int64_t first = batch_ * p_.b_strides[0] + term * p_.b_strides[1] + column * p_.b_strides[2];
+        to.fill(*p_.format, p_.guard_bits, p_.b, first, count, p_.b_strides[1], p_.b_strides[2],
+                std::min<int64_t>(panel<T>, columns_ - index * panel<T>));
+    }
 
     // Strips of four rows, each with the codes of one term side by side; less the bias, which a product has twice.
-    void pack(int64_t first, int64_t rows, T *strips, Extremes<T> &extremes) const {
+    void pack(int64_t term, int64_t terms, T *strips, Extremes<T> &extremes) const {
         const T bias = T(4 * (p_.format->bias() << p_.guard_bits));
+        const int64_t first = batch_ * p_.a_strides[0] + row_ * p_.a_strides[1] + term * p_.a_strides[2];
         T row[256];
-        for (int64_t r = 0; r < ceiling(rows, 4) * 4; ++r) {
-            T *to = strips + (r / 4) * 4 * p_.terms + r % 4;
-            for (int64_t k = 0; k < p_.terms; k += 256) {
-                const int64_t count = std::min<int64_t>(256, p_.terms - k);
-                if (r < rows) {
+        for (int64_t r = 0; r < ceiling(rows_, 4) * 4; ++r) {
+            T *to = strips + (r / 4) * 4 * terms + r % 4;
+            for (int64_t k = 0; k < terms; k += 256) {
+                const int64_t count = std::min<int64_t>(256, terms - k);
+                if (r < rows_) {
                     load_codes(*p_.format, p_.a, first + r * p_.a_strides[1] + k * p_.a_strides[2], p_.a_strides[2],
                                count, row);
-                    if (p_.guard_bits) Panels<T>::widen(row, count, p_.guard_bits);
+                    if (p_.guard_bits) Panel<T>::widen(row, count, p_.guard_bits);
                     extremes.take(row, count);
                 } else {
                     std::fill(row, row + count, Limits<T>::zero);
@@ -175,10 +194,10 @@ class ProductRun {
         }
     }
 
-    // Whether a product may saturate or flush, or a sum. In order, a sum is never further above the largest term than
-    // the distance from which an addition changes nothing, plus what one addition adds; nor, unless terms cancel,
-    // further below the least one than one subtraction takes. In a tree it is so many additions away as there are
-    // levels.
+    // Whether a product may saturate or flush, or a sum, of all terms so far. In order, a sum is never further above
+    // the largest term than the distance from which an addition changes nothing, plus what one addition adds; nor,
+    // unless terms cancel, further below the least one than one subtraction takes. In a tree it is so many additions
+    // away as there are levels.
     bool needs_checks(const Extremes<T> &a, const Extremes<T> &b) const {
         if (b.largest == 0 || (p_.a && a.largest == 0)) return false;
         const lns::Gaussian &gaussian = p_.wide->gaussian;
@@ -192,47 +211,39 @@ class ProductRun {
                least - 4 * below < 8 << p_.guard_bits;
     }
 
+    // Adds a block of terms to the sums of a panel.
     template <class G, bool checked>
-    void tiles(const T *strips, const T *b, int64_t rows, int64_t width, int64_t out) {
-        for (int64_t row = 0; row < rows; row += 4) {
-            const int64_t count = std::min<int64_t>(4, rows - row);
-            const T *a = strips ? strips + row * p_.terms : nullptr;
-            const int64_t to = out + row * p_.out_strides[1];
-            if (count > 2)
-                tile<G, checked, 4>(a, b, count, width, to);
-            else if (count > 1)
-                tile<G, checked, 2>(a, b, count, width, to);
+    void add_block(int64_t number, int64_t terms, const T *a, const T *b, T *sums) {
+        for (int64_t row = 0; row < rows_; row += 4, sums += levels_ * tile_codes) {
+            const T *strip = p_.a ? a + row * terms : nullptr;
+            if (rows_ - row > 2)
+                add_to_tile<G, checked, 4>(number, terms, strip, b, sums);
+            else if (rows_ - row > 1)
+                add_to_tile<G, checked, 2>(number, terms, strip, b, sums);
             else
-                tile<G, checked, 1>(a, b, count, width, to);
+                add_to_tile<G, checked, 1>(number, terms, strip, b, sums);
         }
     }
 
     template <class G, bool checked, int R>
-    void tile(const T *a, const T *b, int64_t rows, int64_t width, int64_t out) {
-        using V = Vector<T>;
+    void add_to_tile(int64_t number, int64_t terms, const T *a, const T *b, T *sums) {
         const Adding<T, G, checked> adding(p_, undecided_);
-        V sums[R][2];
         if (p_.tree)
-            in_tree<G, checked, R>(adding, a, b, sums);
+            in_tree<G, checked, R>(adding, number, terms, a, b, sums);
         else
-            in_order<G, checked, R>(adding, a, b, sums);
-        T codes[panel<T>];
-        for (int r = 0; r < rows; ++r) {
-            store(codes, sums[r][0]);
-            store(codes + lanes<T>, sums[r][1]);
-            round(codes);
-            store_codes(*p_.format, codes, width, p_.out, out + r * p_.out_strides[1], p_.out_strides[2]);
-        }
+            in_order<G, checked, R>(adding, terms, a, b, sums);
     }
 
     template <class G, bool checked, int R>
-    void in_order(const Adding<T, G, checked> &adding, const T *a, const T *b, Vector<T> (&sums)[R][2]) const {
+    void in_order(const Adding<T, G, checked> &adding, int64_t terms, const T *a, const T *b, T *sums) const {
         using V = Vector<T>;
-        const V zero = V{} + Limits<T>::zero;
         V s[R][2];
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) s[r][0] = s[r][1] = zero;
-        for (int64_t k = 0; k < p_.terms; ++k, b += panel<T>) {
+        for (int r = 0; r < R; ++r) {
+            s[r][0] = load(sums + r * panel<T>);
+            s[r][1] = load(sums + r * panel<T> + lanes<T>);
+        }
+        for (int64_t k = 0; k < terms; ++k, b += panel<T>) {
             const V b0 = load(b), b1 = load(b + lanes<T>);
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
@@ -241,17 +252,21 @@ class ProductRun {
             }
         }
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) sums[r][0] = s[r][0], sums[r][1] = s[r][1];
+        for (int r = 0; r < R; ++r) {
+            store(sums + r * panel<T>, s[r][0]);
+            store(sums + r * panel<T> + lanes<T>, s[r][1]);
+        }
     }
 
     // A balanced tree as a binary counter: two sums of 2^n terms become one of 2^(n + 1), and what is left at the end
-    // is added from the right.
+    // is added from the right. A block is a tree of its own, and what it leaves counts like a term among blocks.
     template <class G, bool checked, int R>
-    void in_tree(const Adding<T, G, checked> &adding, const T *a, const T *b, Vector<T> (&sums)[R][2]) const {
+    void in_tree(const Adding<T, G, checked> &adding, int64_t number, int64_t terms, const T *a, const T *b,
+                 T *sums) const {
         using V = Vector<T>;
         V stack[64][R][2];
         int height = 0;
-        for (int64_t k = 0; k < p_.terms; ++k, b += panel<T>) {
+        for (int64_t k = 0; k < terms; ++k, b += panel<T>) {
             for (int r = 0; r < R; ++r)
                 for (int half = 0; half < 2; ++half) {
                     const V codes = load(b + half * lanes<T>);
@@ -261,8 +276,19 @@ class ProductRun {
             for (int64_t done = k + 1; done % 2 == 0; done /= 2) merge<G, checked, R>(adding, stack, height);
         }
         while (height > 1) merge<G, checked, R>(adding, stack, height);
-        for (int r = 0; r < R; ++r)
-            for (int half = 0; half < 2; ++half) sums[r][half] = height ? stack[0][r][half] : V{} + Limits<T>::zero;
+        V block[R][2];
+        std::memcpy(block, stack[0], sizeof block);
+        // Those of the blocks before, with as many sums as their number has ones.
+        height = __builtin_popcountll(number);
+        for (int level = 0; level < height; ++level)
+            for (int r = 0; r < R; ++r) read(sums + level * tile_codes, r, stack[level][r]);
+        std::memcpy(stack[height++], block, sizeof block);
+        if (terms == depth)
+            for (int64_t done = number + 1; done % 2 == 0; done /= 2) merge<G, checked, R>(adding, stack, height);
+        if ((number + 1) * depth >= p_.terms)
+            while (height > 1) merge<G, checked, R>(adding, stack, height);
+        for (int level = 0; level < height; ++level)
+            for (int r = 0; r < R; ++r) write(sums + level * tile_codes, r, stack[level][r]);
     }
 
     template <class G, bool checked, int R>
@@ -271,6 +297,26 @@ class ProductRun {
         for (int r = 0; r < R; ++r)
             for (int half = 0; half < 2; ++half)
                 stack[height - 1][r][half] = adding.sum(stack[height - 1][r][half], stack[height][r][half]);
+    }
+
+    static void read(const T *sums, int row, Vector<T> (&to)[2]) {
+        for (int half = 0; half < 2; ++half) to[half] = load(sums + row * panel<T> + half * lanes<T>);
+    }
+
+    static void write(T *sums, int row, const Vector<T> (&from)[2]) {
+        for (int half = 0; half < 2; ++half) store(sums + row * panel<T> + half * lanes<T>, from[half]);
+    }
+
+    // Stores the words of a tile's sums.
+    void finish(int64_t strip, int64_t index, T *sums) const {
+        const int64_t column = column_ + index * panel<T>,
+                      width = std::min<int64_t>(panel<T>, columns_ - index * panel<T>);
+        for (int64_t r = strip * 4; r < std::min(rows_, strip * 4 + 4); ++r, sums += panel<T>) {
+            round(sums);
+            const int64_t out =
+                batch_ * p_.out_strides[0] + (row_ + r) * p_.out_strides[1] + column * p_.out_strides[2];
+            store_codes(*p_.format, sums, width, p_.out, out, p_.out_strides[2]);
+        }
     }
 
     // The running sum's guard bits go: half to even, then as any result.
