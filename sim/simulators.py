@@ -33,6 +33,7 @@ RESULT = "result.json"
 COVERAGE = "coverage.dat"
 # What each compilation with Verilator includes first.
 _HEADER = "verilated_first.h"
+_COMPILER_BROKE = "internal compiler error"
 
 
 class ToolMissing(CommandError):
@@ -160,8 +161,11 @@ class Simulator:
                 # Their rules depend on a makefile that is about to be written: date them after it.
                 os.utime(shutil.copy(file, aside), times=(time.time() + 3600,) * 2)
             log = Path(aside, "build.log")
-            args = (*self.build_args, *(self.coverage_args if coverage else ()), *self.runtime_args(runtime))
-            status = self._compile(source, args, waves, log, poll)
+            args = (*self.build_args, *(self.coverage_args if coverage else ()))
+            status = self._compile(source, (*args, *self.runtime_args(runtime)), waves, log, poll)
+            if status != 0 and _COMPILER_BROKE in log.read_text(errors="replace"):
+                # GCC has been seen to crash over a precompiled header that hundreds of builds had read before.
+                status = self._compile(source, args, waves, log, poll)
             if status != 0:
                 hints = [f"\n{name} is set, to {os.environ[name]!r}" for name in self.variables if os.environ.get(name)]
                 raise BuildFailed(f"{self.name} could not compile the gates:\n{_tail(log)}{''.join(hints)}")

@@ -160,6 +160,23 @@ def test_what_is_the_same_for_all_gates_is_compiled_once(no_simulations):
 
 
 @pytest.mark.sim
+def test_a_compiler_that_breaks_over_the_header_compiles_without_it(no_simulations, monkeypatch):
+    compile, tried = Verilator._compile, []
+
+    def break_first(self, source, args, waves, log, poll):
+        tried.append(any("-include" in arg for arg in args))
+        if tried == [True]:
+            log.write_text("batch.cpp:190:1: internal compiler error: Segmentation fault\n")
+            return 2
+        return compile(self, source, args, waves, log, poll)
+
+    monkeypatch.setattr(Verilator, "_compile", break_first)
+    folder = VERILATOR.build(to_verilog(Multiply(format=LNSFormat(3, 1))))
+    assert (folder / VERILATOR.executable).is_file()
+    assert tried == [True, False]
+
+
+@pytest.mark.sim
 def test_a_simulation_of_which_a_part_was_deleted_is_compiled_again(no_simulations):
     verilog = to_verilog(Multiply(format=LNSFormat(3, 1)))
     folder = VERILATOR.build(verilog)
