@@ -255,6 +255,9 @@ def main(arguments: list[str] | None = None) -> int:
     works = [work for work in WORKS if args.only in work.title]
     if not works:
         parser.error(f"--only must be part of a title, not {args.only!r}")
+    for name, values in [("--rounds", [args.rounds]), ("--threads", args.threads or [])]:
+        if any(value < 1 for value in values):
+            parser.error(f"{name} must be at least 1, not {min(values)}")
     if args.make_peer:
         make_peer(args.make_peer)
     folder = args.make_peer or args.peer
