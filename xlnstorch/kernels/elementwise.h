@@ -89,7 +89,8 @@ void divide(const Format &format, const T *a, const T *b, int64_t count, bool fl
 }
 
 template <class T>
-void of_one(const Format &format, lns::Operation operation, const T *a, int64_t count, Results<T> &results) {
+void of_one(const Format &format, lns::Operation operation, const T *a, int64_t count, bool flagged,
+            Results<T> &results) {
     using V = Vector<T>;
     const T bias = T(format.bias());
     const V none = load(a) - load(a);
@@ -108,7 +109,7 @@ void of_one(const Format &format, lns::Operation operation, const T *a, int64_t 
             code = (x < 0) | negative ? nothing : (root + bias) << 2;
         }
         store(results.codes + i, code);
-        put_flags<T>(none, none, invalid, none, results.flags + i);
+        if (flagged) put_flags<T>(none, none, invalid, none, results.flags + i);
     }
 }
 
@@ -183,7 +184,7 @@ class ElementwiseRun {
                 }
                 return;
             default:
-                return of_one<T>(format, e_.operation, a_, count, results_);
+                return of_one<T>(format, e_.operation, a_, count, flagged, results_);
         }
     }
 };

@@ -67,53 +67,40 @@ inline bool any(V mask) {
 }
 
 // table[index] of each lane.
+#if defined(__AVX512F__)
 inline I32 gather(const int32_t *table, I32 index) {
-#if defined(__AVX512F__)
     return (I32)_mm512_i32gather_epi32((__m512i)index, table, 4);
-#elif defined(__AVX2__)
-    return (I32)_mm256_i32gather_epi32(table, (__m256i)index, 4);
-#else
-    I32 v;
-    for (int i = 0; i < lanes<int32_t>; ++i) v[i] = table[index[i]];
-    return v;
-#endif
 }
-
 inline I64 gather(const int32_t *table, I64 index) {
-#if defined(__AVX512F__)
     return (I64)_mm512_cvtepi32_epi64(_mm512_i64gather_epi32((__m512i)index, table, 4));
-#elif defined(__AVX2__)
-    return (I64)_mm256_cvtepi32_epi64(_mm256_i64gather_epi32(table, (__m256i)index, 4));
-#else
-    I64 v;
-    for (int i = 0; i < lanes<int64_t>; ++i) v[i] = table[index[i]];
-    return v;
-#endif
 }
-
 inline I64 gather(const int64_t *table, I64 index) {
-#if defined(__AVX512F__)
     return (I64)_mm512_i64gather_epi64((__m512i)index, table, 8);
-#elif defined(__AVX2__)
-    return (I64)_mm256_i64gather_epi64((const long long *)table, (__m256i)index, 8);
-#else
-    I64 v;
-    for (int i = 0; i < lanes<int64_t>; ++i) v[i] = table[index[i]];
-    return v;
-#endif
 }
-
 inline F64 gather(const double *table, I64 index) {
-#if defined(__AVX512F__)
     return (F64)_mm512_i64gather_pd((__m512i)index, table, 8);
-#elif defined(__AVX2__)
-    return (F64)_mm256_i64gather_pd(table, (__m256i)index, 8);
-#else
-    F64 v;
-    for (int i = 0; i < lanes<int64_t>; ++i) v[i] = table[index[i]];
-    return v;
-#endif
 }
+#elif defined(__AVX2__)
+inline I32 gather(const int32_t *table, I32 index) {
+    return (I32)_mm256_i32gather_epi32(table, (__m256i)index, 4);
+}
+inline I64 gather(const int32_t *table, I64 index) {
+    return (I64)_mm256_cvtepi32_epi64(_mm256_i64gather_epi32(table, (__m256i)index, 4));
+}
+inline I64 gather(const int64_t *table, I64 index) {
+    return (I64)_mm256_i64gather_epi64((const long long *)table, (__m256i)index, 8);
+}
+inline F64 gather(const double *table, I64 index) {
+    return (F64)_mm256_i64gather_pd(table, (__m256i)index, 8);
+}
+#else
+template <class T, class Index>
+inline auto gather(const T *table, Index index) {
+    std::conditional_t<std::is_same_v<T, double>, F64, Index> v;
+    for (unsigned i = 0; i < sizeof(Index) / sizeof(index[0]); ++i) v[i] = table[index[i]];
+    return v;
+}
+#endif
 
 // Products of numbers from 0 to 2^32 - 1.
 inline I64 product32(I64 a, I64 b) {
