@@ -21,7 +21,7 @@ from .bridge.uart import check_divisor
 from .design import BAUD, Design
 from .flow import require_tools
 from .host import connect
-from .levels import Bitstream, icebox_vlog
+from .levels import Bitstream, icebox_files, icebox_vlog
 from .read_back import board_of_chip
 from .runner import Runner
 from .simulated_board import SimulatedBoard
@@ -125,7 +125,6 @@ class BoardBitstream(Level):
 
 def _sources() -> list[str]:
     """Return digests of what makes gates of a bitstream."""
-    program = Path(icebox_vlog()).resolve()
-    files = [program, *sorted(program.parent.glob("icebox*.py"))]
+    files = icebox_files()
     files += [Path(module.__file__) for module in (cells, netlists, read_back)]
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]

@@ -24,7 +24,7 @@ from .flow import DEVICES, require_tools, to_rtlil, tool_versions
 from .netlists import Gates
 from .runner import DoesNotFit, Runner
 
-__all__ = ["Bitstream", "Routed", "Synthesized", "icebox_vlog"]
+__all__ = ["Bitstream", "Routed", "Synthesized", "icebox_files", "icebox_vlog"]
 
 # Of place and route; that of `lns adders` too.
 _SEED = 1
@@ -79,8 +79,7 @@ class _OnDevice(Level):
         device = DEVICES[self.device]
         files = [Path(module.__file__) for module in (_child, cells, flow, netlists, output_registers)]
         if level == Bitstream.name:
-            program = Path(icebox_vlog()).resolve()
-            files += [program, *sorted(program.parent.glob("icebox*.py"))]
+            files += icebox_files()
         sources = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
         return cache.digest([source, level, dataclasses.asdict(device), _SEED, tool_versions(device), sources])
 
@@ -134,3 +133,9 @@ def icebox_vlog() -> str:
             "install with: apt-get install fpga-icestorm"
         )
     return program
+
+
+def icebox_files() -> list[Path]:
+    """Return what icestorm's program consists of, or raise ToolMissing."""
+    program = Path(icebox_vlog()).resolve()
+    return [program, *sorted(program.parent.glob("icebox*.py"))]
