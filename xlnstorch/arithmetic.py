@@ -221,18 +221,23 @@ def pack_like(format: LNSFormat, a: Words, sign: torch.Tensor, field: torch.Tens
 
 def compare_key(format: LNSFormat, a: Words) -> torch.Tensor:
     """Return int64 keys ordered as the numbers are; both zeros have key 0, and so has NaN: see :func:`order`."""
-    sign, field = format.unpack(a)
-    return torch.where(sign, -field, field)
+    wide = a.to(torch.int64)
+    field = wide & format.max_field
+    return torch.where((wide & ~format.max_field) != 0, -field, field)
 
 
 def order(format: LNSFormat, a: Words) -> torch.Tensor:
     """Return float64 numbers ordered as the words are, exactly, for a key has at most 53 bits; NaN where a is."""
+    if (found := kernels.order(format, a)) is not None:
+        return found
     key = compare_key(format, a).to(torch.float64)
     return torch.where(format.is_nan(a), math.nan, key) if format.specials else key
 
 
 def from_order(format: LNSFormat, order: torch.Tensor) -> Words:
     """Return the words of which :func:`order` gave these numbers."""
+    if (words := kernels.from_order(format, order)) is not None:
+        return words
     if not format.specials:
         return format.pack(order < 0, order.abs().to(torch.int64))
     nan = torch.isnan(order)

@@ -22,6 +22,7 @@ from . import conversions
 from .arithmetic import fit, neg
 from .conversions import LOG_LIMIT
 from .formats import LNSFormat
+from .lookup import of_each_word
 from .observe import report
 from .rounding import nearest_integer
 
@@ -96,18 +97,21 @@ def apply(function: Function, format: LNSFormat, *operands: torch.Tensor) -> tor
         what balls of 8192 bits do not decide: a sine of ``2**9000.5``, an incomplete gamma function of two large
         numbers that are nearly equal. Of infinities and NaN, what torch has.
     """
+    compute = functools.partial(_with_specials if format.specials else _apply, function, format)
+    if len(operands) == 1:
+        return of_each_word(function.name, format, *operands, compute, function)
     operands = torch.broadcast_tensors(*operands)
-    if format.specials:
-        return _with_specials(function, format, operands)
-    result, flags = _apply(function, format, operands)
+    result, flags = compute(*operands)
     report(function.name, format, tuple(operands), result, **flags)
     return result
 
 
-def _with_specials(function: Function, format: LNSFormat, operands: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return the words as :func:`apply` does: by limits where an operand is infinite or NaN."""
+def _with_specials(
+    function: Function, format: LNSFormat, *operands: torch.Tensor
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return words and flags as :func:`_apply` does: by limits where an operand is infinite or NaN."""
     special, nan = _special(format, operands), functools.reduce(torch.logical_or, map(format.is_nan, operands))
-    result, flags = _apply(function, format, [torch.where(special, format.bias, words) for words in operands])
+    result, flags = _apply(function, format, *(torch.where(special, format.bias, words) for words in operands))
     flags = {name: raised & ~special for name, raised in flags.items()}
     if bool(special.any()):
         operands_there = [words[special] for words in operands]
@@ -122,8 +126,7 @@ def _with_specials(function: Function, format: LNSFormat, operands: Sequence[tor
             words = torch.where(limit == value, operand, words)
         result = result.masked_scatter(special, words)
         flags["invalid"] = flags["invalid"].masked_scatter(special, torch.isnan(limit)) & ~nan
-    report(function.name, format, tuple(operands), result, **flags)
-    return result
+    return result, flags
 
 
 def _special(format: LNSFormat, operands: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -146,7 +149,7 @@ def _word_of_pi(format: LNSFormat, quarters: int) -> int:
 
 
 def _apply(
-    function: Function, format: LNSFormat, operands: Sequence[torch.Tensor]
+    function: Function, format: LNSFormat, *operands: torch.Tensor
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Return words and flags of the function's values at words that are neither infinite nor NaN."""
     special = math.isinf(function.error)

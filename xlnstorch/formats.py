@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import torch
 
@@ -89,34 +90,38 @@ class LNSFormat:
         self.adder.check(self)
         self.accumulator.check(self)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return what is pickled and copied: the parameters, and not what was computed of them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
     # Sizes ---------------------------------------------------------------------------------------------------------
 
-    @property
+    @functools.cached_property
     def log_bits(self) -> int:
         """Width of the log field in bits."""
         return self.int_bits + self.frac_bits
 
-    @property
+    @functools.cached_property
     def width(self) -> int:
         """Width of a word in bits."""
         return 1 + self.log_bits
 
-    @property
+    @functools.cached_property
     def bias(self) -> int:
         """What a field exceeds its logarithm e by; also the word of 1.0."""
         return 1 << (self.log_bits - 1)
 
-    @property
+    @functools.cached_property
     def max_field(self) -> int:
         """The largest field, that of a saturated result; with :attr:`specials`, of infinity."""
         return (1 << self.log_bits) - 1
 
-    @property
+    @functools.cached_property
     def max_finite_field(self) -> int:
         """The largest field of a number: :attr:`max_field`, or one less where that is infinity."""
         return self.max_field - self.specials
 
-    @property
+    @functools.cached_property
     def dtype(self) -> torch.dtype:
         """The smallest signed integer dtype that holds a word."""
         for dtype in (torch.int8, torch.int16, torch.int32):
@@ -124,7 +129,7 @@ class LNSFormat:
                 return dtype
         return torch.int64
 
-    @property
+    @functools.cached_property
     def scale(self) -> LogScale:
         """The logarithms of this format."""
         return LogScale.of(self.frac_bits, self.base)

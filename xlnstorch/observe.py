@@ -87,10 +87,15 @@ def report(
     """Tell the observers of one operation; `flags` maps names of :data:`FLAGS` to boolean tensors."""
     if result.is_meta or not watched(name):  # of meta tensors only the shape is wanted
         return
+    report_bits(name, format, operands, result, bits_of(flags, result))
+
+
+def bits_of(flags: dict[str, torch.Tensor], result: torch.Tensor) -> torch.Tensor:
+    """Return the flags of results as in :class:`Operation`, from boolean tensors by names of :data:`FLAGS`."""
     bits = torch.zeros(result.shape, dtype=torch.int64, device=result.device)
     for flag, raised in flags.items():
         bits |= raised.to(torch.int64) << FLAGS.index(flag)
-    report_bits(name, format, operands, result, bits)
+    return bits
 
 
 def report_bits(

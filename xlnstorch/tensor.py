@@ -9,6 +9,7 @@ differentiates floating point only; no float64 value is stored.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -38,6 +39,9 @@ class LNSTensor(torch.Tensor):
     _words: torch.Tensor
     _format: LNSFormat
 
+    #: Computes aten operators: :func:`xlnstorch.ops.dispatch`, which needs this class.
+    _dispatch: Callable
+
     @staticmethod
     def __new__(cls, words: torch.Tensor, format: LNSFormat, requires_grad: bool = False) -> LNSTensor:
         if words.dtype != format.dtype:
@@ -59,9 +63,7 @@ class LNSTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        from .ops import dispatch
-
-        return dispatch(func, args, kwargs or {})
+        return cls._dispatch(func, args, kwargs or {})
 
     # What it holds -------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,22 @@ import os
 from collections.abc import Iterator
 
 from ._module import choices, compiled, current, use
-from .functions import decode, elementwise, encode, product, total
+from .functions import decode, elementwise, encode, from_order, order, product, total
 
-__all__ = ["choices", "compiled", "current", "decode", "elementwise", "encode", "product", "total", "use", "using"]
+__all__ = [
+    "choices",
+    "compiled",
+    "current",
+    "decode",
+    "elementwise",
+    "encode",
+    "from_order",
+    "order",
+    "product",
+    "total",
+    "use",
+    "using",
+]
 
 
 @contextlib.contextmanager

@@ -31,6 +31,38 @@ inline void with_codes(const Format &format, F &&function) {
         function.template operator()<int32_t>();
 }
 
+// The codes of words side by side.
+template <class T, class W>
+class CodesOf {
+  public:
+    explicit CodesOf(const Format &format)
+        : log_bits_(Shift<T>{} + T(format.log_bits)), max_field_(Vector<T>{} + T(format.max_field())) {}
+
+    Vector<T> operator()(const W *words) const {
+        const Vector<T> word = widen<T>(words), field = word & max_field_;
+        // A zero may keep its sign: it stays far below all else.
+        return field << 2 | ((word >> log_bits_) & 1) | (field == 0 ? zero_ : Vector<T>{});
+    }
+
+  private:
+    Shift<T> log_bits_;
+    Vector<T> max_field_, zero_ = Vector<T>{} + Limits<T>::zero;
+};
+
+// The words of codes in range, and of those below 4 that of zero.
+template <class T, class W>
+class WordsOf {
+  public:
+    explicit WordsOf(const Format &format) : log_bits_(Shift<T>{} + T(format.log_bits)) {}
+
+    void operator()(Vector<T> codes, W *words) const {
+        narrow<T>(words, codes >= 4 ? codes >> 2 | (codes & 1) << log_bits_ : Vector<T>{});
+    }
+
+  private:
+    Shift<T> log_bits_;
+};
+
 // The codes of `count` words, from element `first` on, `stride` elements apart.
 template <class T>
 void load_codes(const Format &format, const void *words, int64_t first, int64_t stride, int64_t count, T *codes) {

@@ -62,4 +62,29 @@ inline void decode(const Format &format, const double *table, const void *words,
     }
 }
 
+// Numbers ordered as `count` words are, which lie side by side: the field with the sign.
+inline void order(const Format &format, const void *words, int64_t first, int64_t count, double *orders) {
+    const int64_t max_field = format.max_field();
+    const int log_bits = format.log_bits;
+    with_words(format, [&]<class W>() {
+        const W *from = (const W *)words + first;
+        for (int64_t i = 0; i < count; ++i) {
+            const int64_t word = from[i], field = word & max_field;
+            orders[i] = double((word >> log_bits) & 1 ? -field : field);
+        }
+    });
+}
+
+// The words of which `order` gave these numbers.
+inline void from_order(const Format &format, const double *orders, int64_t count, void *words, int64_t first) {
+    const int log_bits = format.log_bits;
+    with_words(format, [&]<class W>() {
+        W *to = (W *)words + first;
+        for (int64_t i = 0; i < count; ++i) {
+            const int64_t key = int64_t(orders[i]);
+            to[i] = W(key < 0 ? -key | int64_t(1) << log_bits : key);
+        }
+    });
+}
+
 }  // namespace LNS_ISA

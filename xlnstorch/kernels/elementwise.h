@@ -1,4 +1,4 @@
-// Operations element by element: blocks of codes that stay in the cache, whatever the strides of the words.
+// Operations element by element: vectors of codes, made of the words and made words again, whatever the strides.
 #pragma once
 
 #include "codes.h"
@@ -7,14 +7,8 @@ namespace LNS_ISA {
 
 using lns::Elementwise;
 
+// Elements at a time, so that what lies apart is brought together in the cache.
 constexpr int64_t block = 512;
-
-// Codes of results that saturate and flush, and flags where they are wanted.
-template <class T>
-struct Results {
-    T codes[block];
-    int64_t flags[block];
-};
 
 template <class T>
 struct Range {
@@ -24,102 +18,118 @@ struct Range {
     explicit Range(const Format &format) : last(T(4 * format.max_field())) {}
 
     V over(V code) const { return code > last + 1; }
-    V fit(V code) const { return over(code) ? (code & 1) | last : (code < 4 ? code - code + Limits<T>::zero : code); }
+    V cap(V code) const { return smaller(code, (code & 1) | last); }
+    V fit(V code) const { return code < 4 ? V{} + Limits<T>::zero : cap(code); }
 };
 
-// The flags of one vector of results.
+// Codes of results, those below 4 of zero, and where they raise flags, which costs nothing where nobody asks.
 template <class T>
-void put_flags(Vector<T> over, Vector<T> under, Vector<T> invalid, Vector<T> by_zero, int64_t *flags) {
-    const Vector<T> bits = (over & T(lns::OVERFLOW_FLAG)) | (under & T(lns::UNDERFLOW_FLAG)) |
-                           (invalid & T(lns::INVALID_FLAG)) | (by_zero & T(lns::ZERO_DIVIDE_FLAG));
-    for (int i = 0; i < lanes<T>; ++i) flags[i] = bits[i];
-}
+struct Results {
+    Vector<T> codes, over = Vector<T>{}, under = Vector<T>{}, invalid = Vector<T>{}, by_zero = Vector<T>{};
+};
 
 template <class T, class G>
-void add(const Format &format, const T *a, const T *b, int64_t count, bool subtract, bool flagged, Results<T> &results,
-         Undecided &undecided) {
+struct Addition {
     using V = Vector<T>;
-    const G gaussian(format.gaussian, undecided);
-    const Range<T> range(format);
-    const V none = load(a) - load(a);
-    for (int64_t i = 0; i < count; i += lanes<T>) {
-        const V x = load(a + i), y = load(b + i) ^ T(subtract);
+    G gaussian;
+    Range<T> range;
+    T flip;  // 1 to subtract
+
+    Addition(const Format &format, bool subtract, Undecided &undecided)
+        : gaussian(format.gaussian, undecided), range(format), flip(subtract) {}
+
+    Results<T> operator()(V x, V y) const {
+        y ^= flip;
         const V large = larger(x, y), t = large - smaller(x, y);
         const V raw = large + gaussian(t);
-        store(results.codes + i, range.fit(raw));
-        if (flagged) {
-            const V number = (large >= 4) & (t != 1);
-            put_flags<T>(range.over(raw) & number, (raw < 4) & number, none, none, results.flags + i);
-        }
+        const V number = (large >= 4) & (t != 1);
+        return {range.cap(raw), range.over(raw) & number, (raw < 4) & number};
     }
-}
+};
 
 template <class T>
-void multiply(const Format &format, const T *a, const T *b, int64_t count, bool flagged, Results<T> &results) {
+struct Multiplication {
     using V = Vector<T>;
-    const Range<T> range(format);
-    const T bias = T(4 * format.bias());
-    const V none = load(a) - load(a);
-    for (int64_t i = 0; i < count; i += lanes<T>) {
-        const V raw = ((load(a + i) + load(b + i)) & T(~T(2))) - bias;
-        store(results.codes + i, range.fit(raw));
-        if (flagged)
-            put_flags<T>(range.over(raw), (raw < 4) & (raw > Limits<T>::nothing), none, none, results.flags + i);
+    Range<T> range;
+    T bias;
+
+    explicit Multiplication(const Format &format) : range(format), bias(T(4 * format.bias())) {}
+
+    Results<T> operator()(V x, V y) const {
+        const V raw = ((x + y) & T(~T(2))) - bias;
+        return {range.cap(raw), range.over(raw), (raw < 4) & (raw > Limits<T>::nothing)};
     }
-}
+};
 
 template <class T>
-void divide(const Format &format, const T *a, const T *b, int64_t count, bool flagged, Results<T> &results) {
+struct Division {
     using V = Vector<T>;
-    const Range<T> range(format);
-    const T bias = T(4 * format.bias());
-    const V none = load(a) - load(a);
-    for (int64_t i = 0; i < count; i += lanes<T>) {
-        const V x = load(a + i), y = load(b + i);
+    Range<T> range;
+    T bias;
+
+    explicit Division(const Format &format) : range(format), bias(T(4 * format.bias())) {}
+
+    Results<T> operator()(V x, V y) const {
         const V zero = x < 0, by_zero = y < 0, sign = (x ^ y) & 1;
         const V raw = (((x & T(~T(1))) - (y & T(~T(1)))) + bias) | sign;
         const V number = ~(zero | by_zero);
-        V code = range.fit(raw);
+        V code = range.cap(raw);
         code = by_zero ? (x & 1) | range.last : code;
-        store(results.codes + i, zero ? none + Limits<T>::zero : code);
-        if (flagged)
-            put_flags<T>(range.over(raw) & number, (raw < 4) & number, zero & by_zero, by_zero & ~zero,
-                         results.flags + i);
+        code = zero ? V{} + Limits<T>::zero : code;
+        return {code, range.over(raw) & number, (raw < 4) & number, zero & by_zero, by_zero & ~zero};
     }
-}
+};
 
 template <class T>
-void of_one(const Format &format, lns::Operation operation, const T *a, int64_t count, bool flagged,
-            Results<T> &results) {
+struct SquareRoot {
     using V = Vector<T>;
-    const T bias = T(format.bias());
-    const V none = load(a) - load(a);
-    for (int64_t i = 0; i < count; i += lanes<T>) {
-        const V x = load(a + i);
-        const V negative = (x & 1) == 1, nothing = none + Limits<T>::zero;
-        V code = x;
-        V invalid = none;
-        if (operation == lns::NEG) code = x ^ 1;
-        if (operation == lns::ABS) code = x & T(~T(1));
-        if (operation == lns::RELU) code = negative ? nothing : x;
-        if (operation == lns::SQRT) {
-            const V e = (x >> 2) - bias;
-            const V root = (e + ((e >> 1) & 1)) >> 1;  // half to even
-            invalid = negative & (x > 0);
-            code = (x < 0) | negative ? nothing : (root + bias) << 2;
-        }
-        store(results.codes + i, code);
-        if (flagged) put_flags<T>(none, none, invalid, none, results.flags + i);
+    T bias;
+
+    Results<T> operator()(V x, V) const {
+        const V negative = (x & 1) == 1, e = (x >> 2) - bias;
+        const V root = (e + ((e >> 1) & 1)) >> 1;  // half to even
+        const V code = (x < 0) | negative ? V{} + Limits<T>::zero : (root + bias) << 2;
+        return {code, V{}, V{}, negative & (x > 0)};
+    }
+};
+
+// Calls `function` with the operation.
+template <class T, class F>
+void with_operation(const Elementwise &e, Undecided &undecided, F &&function) {
+    using V = Vector<T>;
+    const Format &format = *e.format;
+    const V nothing = V{} + Limits<T>::zero;
+    switch (e.operation) {
+        case lns::ADD:
+        case lns::SUB:
+            return with_gaussian<T>(format.gaussian, [&]<class G>() {
+                function(Addition<T, G>(format, e.operation == lns::SUB, undecided));
+            });
+        case lns::MUL:
+            return function(Multiplication<T>(format));
+        case lns::DIV:
+            return function(Division<T>(format));
+        case lns::NEG:
+            return function([](V x, V) { return Results<T>{x ^ 1}; });
+        case lns::ABS:
+            return function([](V x, V) { return Results<T>{x & T(~T(1))}; });
+        case lns::RELU:
+            return function([=](V x, V) { return Results<T>{(x & 1) == 1 ? nothing : x}; });
+        case lns::SQRT:
+            return function(SquareRoot<T>{T(format.bias())});
+        case lns::RELU_GRAD:  // y where x is positive
+            return function([=](V x, V y) { return Results<T>{((x > 0) & ((x & 1) == 0)) ? y : nothing}; });
     }
 }
 
-template <class T>
+template <class T, class W>
 class ElementwiseRun {
   public:
-    ElementwiseRun(const Elementwise &e, Undecided &undecided) : e_(e), undecided_(undecided) {}
+    explicit ElementwiseRun(const Elementwise &e) : e_(e), codes_of_(*e.format), words_of_(*e.format) {}
 
     // Elements `begin` to `end` of the index space, row by row of its innermost dimension.
-    void run(int64_t begin, int64_t end) {
+    template <class Operation>
+    void run(const Operation &operation, int64_t begin, int64_t end) {
         while (begin < end) {
             int64_t at[lns::max_dimensions], rest = begin;
             for (int d = 0; d < e_.dimensions; ++d) {
@@ -127,16 +137,18 @@ class ElementwiseRun {
                 rest /= e_.sizes[d];
             }
             const int64_t count = std::min({end - begin, e_.sizes[0] - at[0], block});
-            step(at, count);
+            step(operation, at, count);
             begin += count;
         }
     }
 
   private:
+    using V = Vector<T>;
+
     const Elementwise &e_;
-    Undecided &undecided_;
-    alignas(64) T a_[block], b_[block];
-    Results<T> results_;
+    const CodesOf<T, W> codes_of_;
+    const WordsOf<T, W> words_of_;
+    W a_[block], b_[block], out_[block];
 
     int64_t offset(const int64_t *at, const int64_t *strides) const {
         int64_t sum = 0;
@@ -144,53 +156,60 @@ class ElementwiseRun {
         return sum;
     }
 
-    void step(const int64_t *at, int64_t count) {
-        const Format &format = *e_.format;
-        load_codes(format, e_.a, offset(at, e_.a_strides), e_.a_strides[0], count, a_);
-        pad(a_, count);
-        if (e_.b) {
-            load_codes(format, e_.b, offset(at, e_.b_strides), e_.b_strides[0], count, b_);
-            pad(b_, count);
-        }
-        compute(count);
-        store_codes(format, results_.codes, count, e_.out, offset(at, e_.out_strides), e_.out_strides[0]);
+    // An operand's words one after the other, as many as fill vectors; of a broadcast one, a vector.
+    const W *beside(const void *words, const int64_t *at, const int64_t *strides, int64_t count, W *copy) const {
+        if (!words) return copy;
+        const W *from = (const W *)words + offset(at, strides);
+        const int64_t stride = strides[0];
+        if (stride == 1 && count % lanes<T> == 0) return from;
+        if (stride == 0) count = lanes<T>;
+        for (int64_t i = 0; i < count; ++i) copy[i] = from[i * stride];
+        for (; count % lanes<T>; ++count) copy[count] = 0;
+        return copy;
+    }
+
+    template <class Operation>
+    void step(const Operation &operation, const int64_t *at, int64_t count) {
+        const W *a = beside(e_.a, at, e_.a_strides, count, a_), *b = beside(e_.b, at, e_.b_strides, count, b_);
+        const int64_t next_a = e_.a_strides[0] ? lanes<T> : 0, next_b = e_.b && e_.b_strides[0] ? lanes<T> : 0;
+        W *out = (W *)e_.out + offset(at, e_.out_strides);
+        const bool is_apart = e_.out_strides[0] != 1 || count % lanes<T>;
+        W *to = is_apart ? out_ : out;
+        const Operation here = operation;  // in registers, where no store of a word can change it
+        const CodesOf<T, W> codes_of = codes_of_;
+        const WordsOf<T, W> words_of = words_of_;
         if (e_.flags) {
             int64_t *flags = e_.flags + offset(at, e_.flag_strides);
-            for (int64_t i = 0; i < count; ++i) flags[i * e_.flag_strides[0]] = results_.flags[i];
+            for (int64_t i = 0; i < count; i += lanes<T>, a += next_a, b += next_b) {
+                const Results<T> results = here(codes_of(a), codes_of(b));
+                words_of(results.codes, to + i);
+                put_flags(results, i, count, flags);
+            }
+        } else {
+            for (int64_t i = 0; i < count; i += lanes<T>, a += next_a, b += next_b)
+                words_of(here(codes_of(a), codes_of(b)).codes, to + i);
         }
+        if (is_apart)
+            for (int64_t i = 0; i < count; ++i) out[i * e_.out_strides[0]] = out_[i];
     }
 
-    void pad(T *codes, int64_t count) const {
-        for (; count % lanes<T>; ++count) codes[count] = Limits<T>::zero;
-    }
-
-    void compute(int64_t count) {
-        const Format &format = *e_.format;
-        const bool flagged = e_.flags != nullptr;
-        switch (e_.operation) {
-            case lns::ADD:
-            case lns::SUB:
-                return with_gaussian<T>(format.gaussian, [&]<class G>() {
-                    add<T, G>(format, a_, b_, count, e_.operation == lns::SUB, flagged, results_, undecided_);
-                });
-            case lns::MUL:
-                return multiply<T>(format, a_, b_, count, flagged, results_);
-            case lns::DIV:
-                return divide<T>(format, a_, b_, count, flagged, results_);
-            case lns::RELU_GRAD:  // b where a is positive
-                for (int64_t i = 0; i < count; ++i) {
-                    results_.codes[i] = a_[i] > 0 && !(a_[i] & 1) ? b_[i] : Limits<T>::zero;
-                    results_.flags[i] = 0;
-                }
-                return;
-            default:
-                return of_one<T>(format, e_.operation, a_, count, flagged, results_);
-        }
+    __attribute__((noinline)) void put_flags(const Results<T> &results, int64_t first, int64_t count,
+                                             int64_t *flags) const {
+        const V bits = (results.over & T(lns::OVERFLOW_FLAG)) | (results.under & T(lns::UNDERFLOW_FLAG)) |
+                       (results.invalid & T(lns::INVALID_FLAG)) | (results.by_zero & T(lns::ZERO_DIVIDE_FLAG));
+        for (int64_t i = first; i < std::min(first + lanes<T>, count); ++i)
+            flags[i * e_.flag_strides[0]] = bits[i - first];
     }
 };
 
 inline void elementwise(const Elementwise &e, int64_t begin, int64_t end, Undecided &undecided) {
-    with_codes(*e.format, [&]<class T>() { ElementwiseRun<T>(e, undecided).run(begin, end); });
+    with_codes(*e.format, [&]<class T>() {
+        with_words(*e.format, [&]<class W>() {
+            if constexpr (sizeof(W) <= sizeof(T))
+                with_operation<T>(e, undecided,
+                                  [&](const auto &operation) { ElementwiseRun<T, W>(e).run(operation, begin, end); });
+        });
+    });
 }
 
 }  // namespace LNS_ISA

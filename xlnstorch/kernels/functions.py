@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..exact import LogScale
     from ..formats import LNSFormat
 
-__all__ = ["decode", "elementwise", "encode", "product", "total"]
+__all__ = ["decode", "elementwise", "encode", "from_order", "order", "product", "total"]
 
 Words = torch.Tensor
 
@@ -131,6 +131,28 @@ def decode(format: LNSFormat, words: Words) -> torch.Tensor | None:
     significands, threads = to_dlpack(_significands(format.scale)), torch.get_num_threads()
     compiled().decode(engine.plain, significands, to_dlpack(words.view(-1)), to_dlpack(values.view(-1)), threads)
     return values
+
+
+def order(format: LNSFormat, words: Words) -> torch.Tensor | None:
+    """Return float64 numbers ordered as the words are, as :func:`xlnstorch.arithmetic.order`."""
+    engine = _engine_for(format, words)
+    if engine is None:
+        return None
+    words = words.contiguous()
+    orders = torch.empty(words.shape, dtype=torch.float64)
+    compiled().order(engine.plain, to_dlpack(words.view(-1)), to_dlpack(orders.view(-1)), torch.get_num_threads())
+    return orders
+
+
+def from_order(format: LNSFormat, orders: torch.Tensor) -> Words | None:
+    """Return the words of which :func:`order` gave these numbers."""
+    engine = _engine_for(format, orders)
+    if engine is None:
+        return None
+    orders = orders.contiguous()
+    words = torch.empty(orders.shape, dtype=format.dtype)
+    compiled().from_order(engine.plain, to_dlpack(orders.view(-1)), to_dlpack(words.view(-1)), torch.get_num_threads())
+    return words
 
 
 @functools.lru_cache(maxsize=16)

@@ -101,6 +101,8 @@ struct Kernels {
     void (*encode)(const Format &, const double *values, int64_t count, void *words, int64_t first, Undecided &);
     void (*decode)(const Format &, const double *table, const void *words, int64_t first, int64_t count,
                    double *values);
+    void (*order)(const Format &, const void *words, int64_t first, int64_t count, double *orders);
+    void (*from_order)(const Format &, const double *orders, int64_t count, void *words, int64_t first);
 };
 
 extern const Kernels avx512_kernels, avx2_kernels, plain_kernels;

@@ -11,6 +11,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 namespace LNS_ISA {
@@ -42,6 +44,70 @@ inline Vector<T> load(const T *from) {
 template <class T>
 inline void store(T *to, Vector<T> v) {
     std::memcpy(to, &v, sizeof v);
+}
+
+// How far to shift each lane: a vector where that takes fewer instructions than one number.
+#if defined(__AVX512F__)
+template <class T>
+using Shift = Vector<T>;
+#else
+template <class T>
+using Shift = int;
+#endif
+
+// As many integers of any width, side by side in memory, as a vector of T has lanes; to memory, the low bits.
+template <class T, class W>
+struct Narrow {
+    typedef W type __attribute__((vector_size(sizeof(W) * lanes<T>)));
+};
+
+template <class T, class W>
+inline Vector<T> widen(const W *from) {
+    typename Narrow<T, W>::type v;
+    std::memcpy(&v, from, sizeof v);
+#if defined(__AVX512F__)  // GCC itself would take two halves
+    if constexpr (sizeof(T) == 4 && sizeof(W) == 1) return (I32)_mm512_cvtepi8_epi32((__m128i)v);
+    if constexpr (sizeof(T) == 4 && sizeof(W) == 2) return (I32)_mm512_cvtepi16_epi32((__m256i)v);
+    if constexpr (sizeof(T) == 8 && sizeof(W) == 2) return (I64)_mm512_cvtepi16_epi64((__m128i)v);
+    if constexpr (sizeof(T) == 8 && sizeof(W) == 4) return (I64)_mm512_cvtepi32_epi64((__m256i)v);
+#elif defined(__AVX2__)
+    if constexpr (sizeof(T) == 4 && sizeof(W) == 2) return (I32)_mm256_cvtepi16_epi32((__m128i)v);
+    if constexpr (sizeof(T) == 8 && sizeof(W) == 4) return (I64)_mm256_cvtepi32_epi64((__m128i)v);
+#elif defined(__SSE2__)
+    if constexpr (sizeof(T) == 4 && sizeof(W) == 2) {
+        const __m128i both = _mm_loadl_epi64((const __m128i *)from);
+        return (I32)_mm_srai_epi32(_mm_unpacklo_epi16(both, both), 16);
+    }
+#endif
+    return __builtin_convertvector(v, Vector<T>);
+}
+
+template <class T, class W>
+inline void narrow(W *to, Vector<T> v) {
+    using N = typename Narrow<T, W>::type;
+    N low;
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4 && sizeof(W) == 1)
+        low = (N)_mm512_cvtepi32_epi8((__m512i)v);
+    else if constexpr (sizeof(T) == 4 && sizeof(W) == 2)
+        low = (N)_mm512_cvtepi32_epi16((__m512i)v);
+    else if constexpr (sizeof(T) == 8 && sizeof(W) == 2)
+        low = (N)_mm512_cvtepi64_epi16((__m512i)v);
+    else if constexpr (sizeof(T) == 8 && sizeof(W) == 4)
+        low = (N)_mm512_cvtepi64_epi32((__m512i)v);
+    else
+        low = __builtin_convertvector(v, N);
+#elif !defined(__AVX2__) && defined(__SSE2__)
+    if constexpr (sizeof(T) == 4 && sizeof(W) == 2) {
+        const __m128i words = (__m128i)((v << 16) >> 16);
+        low = (N)_mm_cvtsi128_si64(_mm_packs_epi32(words, words));
+    } else {
+        low = __builtin_convertvector(v, N);
+    }
+#else
+    low = __builtin_convertvector(v, N);
+#endif
+    std::memcpy(to, &low, sizeof low);
 }
 
 template <class V>

@@ -88,6 +88,14 @@ Undecided shared(int64_t tasks, int threads, F &&function) {
     return all;
 }
 
+// The same over `total` elements, for function(first, count, undecided).
+template <class F>
+Undecided in_steps(int64_t total, int threads, F &&function) {
+    return shared((total + step - 1) / step, threads, [&](int64_t task, Undecided &undecided) {
+        function(task * step, std::min(step, total - task * step), undecided);
+    });
+}
+
 // Arguments --------------------------------------------------------------------------------------------------------
 
 void check(bool condition, const char *wanted) {
@@ -174,10 +182,9 @@ Undecided elementwise(const Format &format, int operation, const Words &a, const
         broadcast(*flags, out, e.flag_strides);
     }
     simplify(e);
-    const int64_t tasks = (total + step - 1) / step;
     const Kernels *kernels = chosen;
-    return shared(tasks, threads, [&](int64_t task, Undecided &undecided) {
-        kernels->elementwise(e, task * step, std::min(total, (task + 1) * step), undecided);
+    return in_steps(total, threads, [&](int64_t first, int64_t count, Undecided &undecided) {
+        kernels->elementwise(e, first, first + count, undecided);
     });
 }
 
@@ -224,10 +231,8 @@ Undecided encode(const Format &format, const Doubles &values, const Words &out, 
     check(out.size() == values.size(), "there must be as many words as values");
     check(format.gaussian.curve.margin > 0, "the format has no constants to encode with");
     const Kernels *kernels = chosen;
-    const int64_t total = int64_t(values.size());
-    return shared((total + step - 1) / step, threads, [&](int64_t task, Undecided &undecided) {
-        const int64_t first = task * step;
-        kernels->encode(format, values.data() + first, std::min(step, total - first), out.data(), first, undecided);
+    return in_steps(int64_t(values.size()), threads, [&](int64_t first, int64_t count, Undecided &undecided) {
+        kernels->encode(format, values.data() + first, count, out.data(), first, undecided);
     });
 }
 
@@ -236,10 +241,26 @@ void decode(const Format &format, const Doubles &table, const Words &words, cons
     check(out.size() == words.size(), "there must be as many values as words");
     check(table.size() == size_t(1) << format.gaussian.frac_bits, "the table must have one entry for each fraction");
     const Kernels *kernels = chosen;
-    const int64_t total = int64_t(words.size());
-    shared((total + step - 1) / step, threads, [&](int64_t task, Undecided &) {
-        const int64_t first = task * step;
-        kernels->decode(format, table.data(), words.data(), first, std::min(step, total - first), out.data() + first);
+    in_steps(int64_t(words.size()), threads, [&](int64_t first, int64_t count, Undecided &) {
+        kernels->decode(format, table.data(), words.data(), first, count, out.data() + first);
+    });
+}
+
+void order(const Format &format, const Words &words, const Values &out, int threads) {
+    check_words(format, words);
+    check(out.size() == words.size(), "there must be as many numbers as words");
+    const Kernels *kernels = chosen;
+    in_steps(int64_t(words.size()), threads, [&](int64_t first, int64_t count, Undecided &) {
+        kernels->order(format, words.data(), first, count, out.data() + first);
+    });
+}
+
+void from_order(const Format &format, const Doubles &orders, const Words &out, int threads) {
+    check_words(format, out);
+    check(out.size() == orders.size(), "there must be as many words as numbers");
+    const Kernels *kernels = chosen;
+    in_steps(int64_t(orders.size()), threads, [&](int64_t first, int64_t count, Undecided &) {
+        kernels->from_order(format, orders.data() + first, count, out.data(), first);
     });
 }
 
@@ -366,6 +387,8 @@ NB_MODULE(_kernels, m) {
           nb::arg());
     m.def("encode", &encode);
     m.def("decode", &decode);
+    m.def("order", &order);
+    m.def("from_order", &from_order);
     m.def("supported", [] {
         std::vector<std::string> names;
         for (const Kernels *kernels : supported()) names.push_back(kernels->name);

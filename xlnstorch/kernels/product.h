@@ -100,8 +100,8 @@ class Adding {
     V term(V a, V b) const {
         V product = (a + b) & T(~T(2));
         if constexpr (checked) {
-            product = product > largest_term_ + 1 ? (product & 1) | largest_term_ : product;
-            product = product < least_term_ ? product - product + Limits<T>::zero : product;
+            const V capped = smaller(product, (product & 1) | largest_term_);
+            product = product < least_term_ ? V{} + Limits<T>::zero : capped;
         }
         return product;
     }

@@ -11,7 +11,8 @@
 namespace lns {
 
 const Kernels LNS_JOIN(LNS_ISA, _kernels) = {
-    LNS_TEXT(LNS_ISA), LNS_ISA::elementwise, LNS_ISA::product, LNS_ISA::product_tasks, LNS_ISA::encode, LNS_ISA::decode,
+    LNS_TEXT(LNS_ISA), LNS_ISA::elementwise, LNS_ISA::product, LNS_ISA::product_tasks,
+    LNS_ISA::encode,   LNS_ISA::decode,      LNS_ISA::order,   LNS_ISA::from_order,
 };
 
 }  // namespace lns

@@ -1,5 +1,6 @@
 """What each aten operator does to LNSTensors, by family; importing this package fills the registry."""
 
+from ..tensor import LNSTensor
 from . import (  # each fills its part of the registry
     attention,
     comparison,
@@ -21,6 +22,8 @@ from . import (  # each fills its part of the registry
     views,
 )
 from ._registry import dispatch, float_fallbacks, keep_format, registered
+
+LNSTensor._dispatch = staticmethod(dispatch)
 
 __all__ = [
     "attention",

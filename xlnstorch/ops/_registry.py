@@ -121,8 +121,8 @@ def common_format(func: Operator, *operands: Any) -> LNSFormat:
     for operand in operands:
         if isinstance(operand, LNSTensor):
             if format is None:
-                format = operand.format
-            elif operand.format != format:
+                format = operand._format
+            elif operand._format is not format and operand._format != format:
                 raise TypeError(
                     f"{func} got operands of two formats, {format} and {operand.format}; convert one with "
                     f"xlnstorch.lnstensor(x, format=..., detach=False)"
@@ -149,17 +149,24 @@ def words_of(format: LNSFormat, x: Any, device: torch.device | None = None) -> t
                 f"be one; convert it with xlnstorch.lnstensor(x, format={format}, detach=False)"
             )
         # Autograd's own zeros (a derivative of sgn) have no memory to encode, and meta tensors no values.
-        empty = x._is_zerotensor() or x.is_meta
-        words = torch.zeros_like(x, dtype=format.dtype) if empty else conversions.encode(format, x)
+        if x._is_zerotensor() or x.is_meta:
+            words = torch.zeros_like(x, dtype=format.dtype)
+        elif x.dim() == 0:
+            return words_of(format, x.item(), x.device if device is None else device)
+        else:
+            words = conversions.encode(format, x)
     else:
         return torch.tensor(conversions.encode_scalar(format, x), dtype=format.dtype, device=device)
-    return words.to(device) if words.dim() == 0 and device is not None else words
+    return words.to(device) if device is not None and words.dim() == 0 else words
 
 
 def operands(func: Operator, *xs: Any) -> tuple[LNSFormat, list[torch.Tensor]]:
     """Return the common format of `xs` and their words, on one device."""
     format = common_format(func, *xs)
-    device = next(x.device for x in xs if isinstance(x, LNSTensor))
+    for x in xs:
+        if isinstance(x, LNSTensor):
+            device = x._words.device
+            break
     return format, [words_of(format, x, device) for x in xs]
 
 

@@ -26,24 +26,26 @@ def _orders(func, *xs):
     return format, [arithmetic.order(format, w) for w in words]
 
 
-def comparable(format, x, device):
-    """Return keys of an operand, and where it is NaN. Infinities that no word has lie beyond every word."""
-    if format.specials:
-        words = words_of(format, x, device)
-        return arithmetic.compare_key(format, words), format.is_nan(words)
-    if isinstance(x, LNSTensor):
-        return arithmetic.compare_key(format, x._words), False
+def comparable(func, a, b):
+    """Return the orders of two operands, one of which may be plain; infinities without a word are beyond all words."""
+    format = common_format(func, a, b)
+    device = a.device if isinstance(a, LNSTensor) else b.device
+    return _order_of(format, a, device), _order_of(format, b, device)
+
+
+def _order_of(format, x, device):
+    if isinstance(x, LNSTensor) or format.specials:
+        return arithmetic.order(format, words_of(format, x, device))
     if not isinstance(x, torch.Tensor):
         if math.isfinite(x):
-            return arithmetic.compare_key(format, words_of(format, x, device)), False
-        x = torch.tensor(x, dtype=torch.float64, device=device)  # not torch's default dtype
+            return arithmetic.order(format, words_of(format, x, device))
+        return torch.tensor(x, dtype=torch.float64, device=device)  # not torch's default dtype
     values = x.to(device) if x.dim() == 0 else x
     if not values.dtype.is_floating_point:
-        return arithmetic.compare_key(format, conversions.encode(format, values)), False
-    nan, infinite = torch.isnan(values), torch.isinf(values)
-    keys = arithmetic.compare_key(format, conversions.encode(format, torch.where(nan | infinite, 0, values)))
-    beyond = torch.where(values > 0, 1, -1) * (format.max_field + 1)
-    return torch.where(infinite, beyond, keys), nan
+        return arithmetic.order(format, conversions.encode(format, values))
+    finite = torch.isfinite(values)
+    order = arithmetic.order(format, conversions.encode(format, torch.where(finite, values, 0)))
+    return torch.where(finite, order, values)
 
 
 def _register_relation(name, relation):
@@ -51,12 +53,7 @@ def _register_relation(name, relation):
 
     @register(packet.Tensor, packet.Scalar)
     def handler(func, self, other):
-        format = common_format(func, self, other)
-        device = self.device if isinstance(self, LNSTensor) else other.device
-        (a, nan_a), (b, nan_b) = (comparable(format, x, device) for x in (self, other))
-        # As with floats: NaN is unequal to everything, and in no order with anything.
-        unordered = nan_a | nan_b
-        return relation(a, b) | unordered if relation is operator.ne else relation(a, b) & ~torch.as_tensor(unordered)
+        return relation(*comparable(func, self, other))
 
 
 for _name, _relation in _RELATIONS.items():
@@ -129,13 +126,20 @@ def isfinite(func, self):
 
 @register(aten.where.self, prims.where.default)
 def where(func, condition, self, other):
-    # What is not taken may be what no word is, NaN perhaps. What requires grad still does, and is refused.
     if not isinstance(self, LNSTensor):
-        self = torch.where(condition, self, 0).requires_grad_(self.requires_grad)
+        self = _taken(condition, self)
     if not isinstance(other, LNSTensor):
-        other = torch.where(condition, 0, other).requires_grad_(other.requires_grad)
+        other = _taken(~condition, other)
     format, (a, b) = operands(func, self, other)
     return LNSTensor(torch.where(condition, a, b), format)
+
+
+def _taken(condition, x):
+    """Return a plain tensor, and zeros where it is not taken, since it may be what no word is there, NaN perhaps."""
+    if x.dim() == 0 and not x.is_meta and bool(torch.isfinite(x)):
+        return x
+    # What requires grad still does, and is refused.
+    return torch.where(condition, x, 0).requires_grad_(x.requires_grad)
 
 
 @register(aten.nan_to_num.default)

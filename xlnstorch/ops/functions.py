@@ -12,7 +12,7 @@ import torch
 
 from .. import arithmetic, balls
 from ..elementary import Function, apply, rational_words, real_power
-from ..observe import report
+from ..lookup import of_each_word
 from ..tensor import LNSTensor
 from ._registry import aten, note_float_fallback, operands, prims, register, register_inplace, words_of
 
@@ -221,37 +221,42 @@ note_float_fallback("polygamma", _PROVED)
 note_float_fallback("pow", "with an exponent that is no multiple of one half: nearest word to the exact result, proved")
 
 
-@register(aten.exp.default, prims.exp.default)
-def exp(func, self):
-    format = self.format
-    sign, field = format.unpack(self._words)
+def _exp(format, words):
+    sign, field = format.unpack(words)
     zero = field == 0
     log = torch.where(zero, 0, format.scale.log_of_exp(sign, torch.where(zero, 0, field - format.bias)))
     nothing = torch.zeros_like(sign)
     vanishes, special = nothing, {}
     if format.specials:
-        infinite = format.is_inf(self._words)
-        vanishes, special = infinite & sign, {"infinite": infinite & ~sign, "nan": format.is_nan(self._words)}
-    words, flags = arithmetic.fit(format, nothing, log + format.bias, vanishes, **special)
-    report("exp", format, (self._words,), words, **flags)
-    return LNSTensor(words, format)
+        infinite = format.is_inf(words)
+        vanishes, special = infinite & sign, {"infinite": infinite & ~sign, "nan": format.is_nan(words)}
+    return arithmetic.fit(format, nothing, log + format.bias, vanishes, **special)
 
 
-@register(aten.log.default)
-def log(func, self):
-    format = self.format
-    sign, field = format.unpack(self._words)
+@register(aten.exp.default, prims.exp.default)
+def exp(func, self):
+    compute = functools.partial(_exp, self.format)
+    return LNSTensor(of_each_word("exp", self.format, self._words, compute, _exp), self.format)
+
+
+def _log(format, words):
+    sign, field = format.unpack(words)
     e = field - format.bias
     one = e == 0
     log = format.scale.log_of_log(torch.where(sign | one, 1, e))
     # ln(1) is zero, the logarithm of a negative number invalid; ln(0) saturates.
     pole, infinite, nan = field == 0, field == 0, None
     if format.specials:
-        nan = format.is_nan(self._words)
-        pole, infinite = pole & ~nan, infinite | format.is_inf(self._words)
-    words, flags = arithmetic.fit(format, e < 0, log + format.bias, one, infinite=infinite, invalid=sign, nan=nan)
-    report("log", format, (self._words,), words, zero_divide=pole, **flags)
-    return LNSTensor(words, format)
+        nan = format.is_nan(words)
+        pole, infinite = pole & ~nan, infinite | format.is_inf(words)
+    result, flags = arithmetic.fit(format, e < 0, log + format.bias, one, infinite=infinite, invalid=sign, nan=nan)
+    return result, {"zero_divide": pole, **flags}
+
+
+@register(aten.log.default)
+def log(func, self):
+    compute = functools.partial(_log, self.format)
+    return LNSTensor(of_each_word("log", self.format, self._words, compute, _log), self.format)
 
 
 def _whole_power_of_two(x: Fraction) -> Fraction | None:
@@ -270,14 +275,18 @@ def exp2(func, self):
     return LNSTensor(real_power(format, words_of(format, 2, self.device), self._words, words=True), format)
 
 
-@register(aten.polygamma.default)
-def polygamma(func, n, self):
+@functools.cache
+def _polygamma(n: int) -> Function:
     outline = _FUNCTIONS["digamma"].estimate
     if n != 0:
         outline = _outline(pole=lambda x: (-1.0) ** (n + 1) * ((x <= 0) & _whole(x)))
     limit = functools.partial(torch.polygamma, n)
-    function = Function("polygamma", outline, balls.polygamma(n), limit=limit, pole=True, **_SPECIAL)
-    return LNSTensor(apply(function, self.format, self._words), self.format)
+    return Function("polygamma", outline, balls.polygamma(n), limit=limit, pole=True, **_SPECIAL)
+
+
+@register(aten.polygamma.default)
+def polygamma(func, n, self):
+    return LNSTensor(apply(_polygamma(n), self.format, self._words), self.format)
 
 
 def _power(func, self, exponent):

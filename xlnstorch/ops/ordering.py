@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch.utils._pytree import tree_map
 
@@ -77,39 +75,27 @@ def max_pool_backward(func, grad_output, self, *args, **kwargs):
     return gradient.reshape(self.shape)
 
 
-def _two_orders(func, a, b):
-    """Return the orders of two operands, of which one may be plain, with infinities and NaN where torch has them."""
-    format = common_format(func, a, b)
-    device = a.device if isinstance(a, LNSTensor) else b.device
-
-    def order(x):
-        key, nan = comparable(format, x, device)
-        return torch.where(torch.as_tensor(nan, device=device), math.nan, key.to(torch.float64))
-
-    return order(a), order(b)
-
-
 @register(aten.searchsorted.Tensor)
 def searchsorted(func, sorted_sequence, self, *, sorter=None, **kwargs):
-    boundaries, values = _two_orders(func, sorted_sequence, self)
+    boundaries, values = comparable(func, sorted_sequence, self)
     return func(boundaries, values, sorter=sorter, **kwargs)
 
 
 @register(aten.searchsorted.Scalar)
 def searchsorted_scalar(func, sorted_sequence, self, *, sorter=None, **kwargs):
-    boundaries, value = _two_orders(func, sorted_sequence, self)
+    boundaries, value = comparable(func, sorted_sequence, self)
     return aten.searchsorted.Tensor(boundaries, value, sorter=sorter, **kwargs)
 
 
 @register(aten.bucketize.Tensor)
 def bucketize(func, self, boundaries, **kwargs):
-    values, edges = _two_orders(func, self, boundaries)
+    values, edges = comparable(func, self, boundaries)
     return func(values, edges, **kwargs)
 
 
 @register(aten.isin.Tensor_Tensor)
 def isin(func, elements, test_elements, **kwargs):
-    return func(*_two_orders(func, elements, test_elements), **kwargs)
+    return func(*comparable(func, elements, test_elements), **kwargs)
 
 
 # Truth values: zero is false, everything else true --------------------------------------------------------------------
