@@ -23,6 +23,7 @@ __all__ = [
     "encode_with_flags",
     "pack",
     "rescale",
+    "scalar_words",
     "unpack",
 ]
 
@@ -373,3 +374,10 @@ def encode_scalar(format: LNSFormat, value: float) -> int:
     if isinstance(value, float) and math.isnan(value) and not format.specials:
         raise ValueError(f"{format} has no word for NaN")
     return int(encode(format, torch.tensor(value, dtype=torch.float64)))
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def scalar_words(format: LNSFormat, value: float, device: torch.device | None) -> torch.Tensor:
+    """Return :func:`encode_scalar` as a tensor without dimensions: the same each time, so not to be written to."""
+    with torch.inference_mode(False):
+        return torch.tensor(encode_scalar(format, value), dtype=format.dtype, device=device)

@@ -90,6 +90,13 @@ class LNSFormat:
         self.adder.check(self)
         self.accumulator.check(self)
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:  # formats are the keys of most caches
+        return hash(tuple(getattr(self, field.name) for field in dataclasses.fields(self)))
+
     def __getstate__(self) -> dict[str, object]:
         """Return what is pickled and copied: the parameters, and not what was computed of them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

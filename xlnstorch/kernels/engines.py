@@ -55,8 +55,11 @@ class Engine:
                 self._is_made = True
         return self._core
 
-    def decide(self, undecided: list[int]) -> None:
-        """Compute the Gaussian logarithms of distances, each given as ``2 d + subtract``, by :mod:`xlnstorch.exact`."""
+    def decide(self, undecided: list[int]) -> object:
+        """Return :attr:`core` with the Gaussian logarithms of more distances, computed by :mod:`xlnstorch.exact`.
+
+        Each distance is given as ``2 d + subtract``.
+        """
         d, scale = torch.tensor(undecided), self._format.scale
         sums, differences = scale.gaussian_sum(d >> 1), -scale.gaussian_difference((d >> 1).clamp(min=1))
         with self._lock:
@@ -65,6 +68,7 @@ class Engine:
             values = [self._decided[key] for key in keys]
             # A new object, since another thread may be computing with this one.
             self._core = compiled().decided(self._core, np.array(keys), np.array(values))
+            return self._core
 
     def _compile(self, gaussian: object, is_table: bool) -> object:
         format = self._format

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,6 +21,8 @@ __all__ = ["decode", "elementwise", "encode", "from_order", "order", "product", 
 
 Words = torch.Tensor
 
+_ADDITIONS = ("add", "sub")
+
 _MAX_TABLED_FRAC_BITS = 16
 _NORMAL_INT_BITS = 10  # up to here all numbers are normal ones of float64
 
@@ -37,11 +38,11 @@ def elementwise(name: str, format: LNSFormat, a: Words, b: Words | None = None) 
     a, b : Tensor
         Words, on any device.
     """
-    engine = _engine_for(format, a)
-    if engine is None or not (b is None or _is_ours(b)):
+    engine = _engine_for(format, a, b)
+    if engine is None:
         return None
-    adds = name in ("add", "sub")
-    if adds and engine.core is None:
+    core = engine.core if name in _ADDITIONS else engine.plain
+    if core is None:
         return None
     if b is None or b.dim() == 0 or a.shape == b.shape:
         result = torch.empty_like(a)
@@ -51,22 +52,16 @@ def elementwise(name: str, format: LNSFormat, a: Words, b: Words | None = None) 
         result = torch.empty(_broadcast(a.shape, b.shape), dtype=a.dtype)
     flags = torch.empty(result.shape, dtype=torch.int64) if observe.watched(name) else None
     module, threads = compiled(), torch.get_num_threads()
-
-    def compute(core: object) -> list[int]:
-        return module.elementwise(
-            core,
-            module.OPERATIONS[name],
-            to_dlpack(a),
-            None if b is None else to_dlpack(b),
-            to_dlpack(result),
-            None if flags is None else to_dlpack(flags),
-            threads,
-        )
-
-    if adds:
-        _until_decided(engine, compute)
-    else:
-        compute(engine.plain)
+    while undecided := module.elementwise(
+        core,
+        module.OPERATIONS[name],
+        to_dlpack(a),
+        None if b is None else to_dlpack(b),
+        to_dlpack(result),
+        None if flags is None else to_dlpack(flags),
+        threads,
+    ):
+        core = engine.decide(undecided)
     if flags is not None:
         observe.report_bits(name, format, (a,) if b is None else (a, b), result, flags)
     return result
@@ -163,29 +158,30 @@ def _significands(scale: LogScale) -> torch.Tensor:
 def _sum_of_products(format, running, guard_bits: int, tree: bool, a: Words | None, b: Words, out: Words) -> bool:
     narrow, wide = _engine_for(format, b), _engine_for(running, b)
     # Observers are told of every addition, and kernels do not tell.
-    if narrow is None or wide is None or wide.core is None or observe.watched("add"):
+    if narrow is None or wide is None or (core := wide.core) is None or observe.watched("add"):
         return False
-    module, threads = compiled(), torch.get_num_threads()
-
-    def compute(core: object) -> list[int]:
-        left = None if a is None else to_dlpack(a)
-        return module.product(narrow.plain, core, guard_bits, tree, left, to_dlpack(b), to_dlpack(out), threads)
-
-    _until_decided(wide, compute)
+    product, threads = compiled().product, torch.get_num_threads()
+    while undecided := product(
+        narrow.plain,
+        core,
+        guard_bits,
+        tree,
+        None if a is None else to_dlpack(a),
+        to_dlpack(b),
+        to_dlpack(out),
+        threads,
+    ):
+        core = wide.decide(undecided)
     return True
 
 
-def _until_decided(engine: Engine, compute: Callable[[object], list[int]]) -> None:
-    while undecided := compute(engine.core):
-        engine.decide(undecided)
-
-
-def _is_ours(tensor: torch.Tensor) -> bool:
-    return type(tensor) is torch.Tensor and tensor.is_cpu
-
-
-def _engine_for(format: LNSFormat, tensor: torch.Tensor) -> Engine | None:
-    return engine_of(format) if compiled() is not None and _is_ours(tensor) else None
+def _engine_for(format: LNSFormat, *tensors: torch.Tensor | None) -> Engine | None:
+    if compiled() is None:
+        return None
+    for tensor in tensors:
+        if tensor is not None and (type(tensor) is not torch.Tensor or not tensor.is_cpu):
+            return None
+    return engine_of(format)
 
 
 def _broadcast(a: torch.Size, b: torch.Size) -> tuple[int, ...]:

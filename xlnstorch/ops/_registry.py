@@ -151,12 +151,12 @@ def words_of(format: LNSFormat, x: Any, device: torch.device | None = None) -> t
         # Autograd's own zeros (a derivative of sgn) have no memory to encode, and meta tensors no values.
         if x._is_zerotensor() or x.is_meta:
             words = torch.zeros_like(x, dtype=format.dtype)
-        elif x.dim() == 0:
+        elif x.dim() == 0 and not x.dtype.is_complex:
             return words_of(format, x.item(), x.device if device is None else device)
         else:
             words = conversions.encode(format, x)
     else:
-        return torch.tensor(conversions.encode_scalar(format, x), dtype=format.dtype, device=device)
+        return conversions.scalar_words(format, x, device)
     return words.to(device) if device is not None and words.dim() == 0 else words
 
 

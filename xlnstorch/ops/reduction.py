@@ -21,6 +21,9 @@ def _sum_words(func, self: LNSTensor, dims, keepdim: bool, dtype):
     only_float64(func, self, dtype)
     rank = self.dim()
     over = sorted(reduction_dims(self.shape, tuple(dims) if dims else None)) if rank else []
+    if len(over) == 1 and self.shape[over[0]]:
+        total = self.format.accumulator.sum(self.format, self._words, over[0])
+        return total.unsqueeze(over[0]) if keepdim else total, self.shape[over[0]]
     kept = [d for d in range(rank) if d not in over]
     words = self._words.permute([*kept, *over])
     words = words.reshape([self.shape[d] for d in kept] + [-1 if self.numel() else 0])
