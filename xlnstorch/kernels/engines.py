@@ -23,6 +23,8 @@ __all__ = ["Engine", "engine_of"]
 # Codes of so many bits of logarithm, guard bits included, fit 32 bits.
 _NARROW_LOG_BITS = 24
 
+_ENDLESS = 63  # binary logarithm of the distances in a segment
+
 
 class Engine:
     """A format's compiled forms: ``Format`` objects of the compiled module.
@@ -116,7 +118,7 @@ def _piecewise(format: LNSFormat, reach: int):
         (region,) = fall.regions
         packed = np.array([_packed(region)], dtype=np.int64)
         fall = _compiled_polynomials(fall, packed)
-    return compiled().segments(format.frac_bits, *design.ends, design.near, of_both, fall)
+    return compiled().segments(format.frac_bits, reach, design.near, of_both, fall)
 
 
 def _polynomials(polynomials: Polynomials, reach: int):
@@ -125,13 +127,13 @@ def _polynomials(polynomials: Polynomials, reach: int):
     last = int(np.float64(reach).view(np.int64)) >> (52 - bits)
     names = np.arange(1023 << bits, last + 1, dtype=np.int64)  # of float64, from 1 on
     starts = np.concatenate([[0.0], (names << (52 - bits)).view(np.float64)])
-    packed = np.zeros((2, len(starts)), dtype=np.int64)
+    # Where no region is, and from the end on, there is a row of zeros, in a segment that never ends.
+    packed = np.full((2, len(starts)), len(polynomials.rows) << 8 | _ENDLESS, dtype=np.int64)
     for region in polynomials.regions:
         end = region.start + (1 << region.size)
-        inside = (starts >= region.start) & (starts < end)
-        packed[int(region.subtract), inside] = _packed(region)
-        if end < starts[-1] and end not in starts:
+        if end not in starts:
             return None
+        packed[int(region.subtract), (starts >= region.start) & (starts < end)] = _packed(region)
     return _compiled_polynomials(polynomials, packed.reshape(-1))
 
 
@@ -140,7 +142,7 @@ def _compiled_polynomials(polynomials: Polynomials, packed: np.ndarray):
         bits > most for bits, most in zip(polynomials.coefficient_bits, (32, 31, 32), strict=False)
     ):
         return None
-    rows = np.array(polynomials.rows, dtype=np.int64)
+    rows = np.array([*polynomials.rows, [0] * len(polynomials.rows[0])], dtype=np.int64)
     rows[:, 1] = rows[:, 0] | rows[:, 1] << 32
     rows = np.ascontiguousarray(rows[:, 1:])
     return compiled().polynomials(

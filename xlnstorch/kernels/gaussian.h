@@ -137,18 +137,15 @@ class Segments {
     Segments(const Gaussian &gaussian, Undecided &) : g_(gaussian) {}
 
     I64 operator()(I64 t) const {
-        const I64 nothing = t - t, subtract = t & 1, minus = subtract == 1;
-        I64 d = (t + 1) >> 2;
-        const I64 end = minus ? nothing + g_.ends[1] : nothing + g_.ends[0];
-        const I64 live = d < end;
-        d = live ? d : nothing + 1;  // any distance that lies in a region
+        const I64 nothing = t - t, subtract = t & 1, minus = nothing - subtract;
+        const I64 d = smaller((t + 1) >> 2, nothing + g_.reach);
         I64 y;
         if (g_.has_fall) {
             const int top = g_.frac_bits + g_.near, guard_bits = g_.polynomials.guard_bits;
             const I64 near = minus & (d < int64_t(1) << top);
             const I64 octave = ((I64)to_double(d) >> 52) - 1023;
             const I64 shift = near ? top - 1 - octave : nothing;
-            y = evaluate(g_.polynomials, d << shift, subtract);
+            y = evaluate(g_.polynomials, d << shift, minus);
             if (any(near)) {
                 const I64 complement = near ? (int64_t(1) << top) - 1 - d : nothing;
                 const I64 fall = evaluate_row(g_.fall, complement, nothing + g_.fall.regions[0])
@@ -157,28 +154,24 @@ class Segments {
                 y = near ? y + rest : y;
             }
         } else {
-            y = evaluate(g_.polynomials, d, subtract);
+            y = evaluate(g_.polynomials, d, minus);
         }
-        y = y >> g_.polynomials.guard_bits;
-        const I64 value = live ? (minus ? -y : y) << 2 : nothing;
-        return t == 1 ? nothing + Limits<int64_t>::cancelled : value;
+        const I64 value = y >> g_.polynomials.guard_bits << 2;
+        return t == 1 ? nothing + Limits<int64_t>::cancelled : (value ^ minus) - minus;
     }
 
   private:
     const Gaussian &g_;
 
-    static I64 evaluate(const Gaussian::Polynomials &p, I64 d, I64 subtract) {
+    static I64 evaluate(const Gaussian::Polynomials &p, I64 d, I64 minus) {
         const int64_t cells = int64_t(p.regions.size()) / 2;
-        return evaluate_row(p, d, gather(p.regions.data(), cell_of(to_double(d), cell_bits) + subtract * cells));
+        return evaluate_row(p, d, gather(p.regions.data(), cell_of(to_double(d), cell_bits) + (minus & cells)));
     }
 
     static I64 evaluate_row(const Gaussian::Polynomials &p, I64 d, I64 region) {
-        const I64 nothing = d - d, width = region & 0xff;
-        const I64 segment = d >> width;
-        const I64 row = (region >> 8) + segment;
-        // The offset as a fraction of offset_bits bits; at most one of the two shifts is not zero.
-        const I64 left = larger(p.offset_bits - width, nothing), right = larger(width - p.offset_bits, nothing);
-        const I64 v = (d - (segment << width)) << left >> right;
+        // Segment and offset in it, as a fraction of offset_bits bits, side by side.
+        const I64 both = d << p.offset_bits >> (region & 0xff);
+        const I64 v = both & ((int64_t(1) << p.offset_bits) - 1), row = (region >> 8) + (both >> p.offset_bits);
         const int64_t *rows = p.rows.data();
         const I64 place = p.degree == 2 ? row << 1 : row;
         const I64 two = gather(rows, place);

@@ -41,7 +41,6 @@ struct Gaussian {
         std::vector<int64_t> rows;     // c0 | c1 << 32 of each row, and c2 after it if there is one
     };
     Polynomials polynomials, fall;
-    int64_t ends[2] = {0, 0};
     bool has_fall = false;
     int near = 0;
     // MITCHELL

@@ -323,14 +323,12 @@ Gaussian::Polynomials polynomials(int degree, int guard_bits, int offset_bits, i
     return {degree, guard_bits, offset_bits, inner_bits, vector_of(regions), vector_of(rows)};
 }
 
-Gaussian segments(int frac_bits, int64_t end_of_sums, int64_t end_of_differences, int near,
-                  const Gaussian::Polynomials &of_both, const std::optional<Gaussian::Polynomials> &fall) {
+Gaussian segments(int frac_bits, int64_t reach, int near, const Gaussian::Polynomials &of_both,
+                  const std::optional<Gaussian::Polynomials> &fall) {
     Gaussian g;
     g.kind = Gaussian::SEGMENTS;
     g.frac_bits = frac_bits;
-    g.reach = std::max(end_of_sums, end_of_differences);
-    g.ends[0] = end_of_sums;
-    g.ends[1] = end_of_differences;
+    g.reach = reach;
     g.near = near;
     g.polynomials = of_both;
     g.has_fall = fall.has_value();
@@ -359,7 +357,7 @@ NB_MODULE(_kernels, m) {
     m.def("table", &table);
     m.def("curve", &curve);
     m.def("polynomials", &polynomials);
-    m.def("segments", &segments, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
+    m.def("segments", &segments, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
     m.def("mitchell", &mitchell);
     m.attr("EXPONENTIAL_TERMS") = exponential_terms;
     m.attr("SERIES_TERMS") = series_terms;
