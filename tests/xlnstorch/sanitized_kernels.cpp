@@ -19,16 +19,20 @@ int64_t random(int64_t low, int64_t high) {
 // Random bytes that reach just to the last of the elements that strides lead to.
 struct Buffer {
     std::unique_ptr<char[]> bytes;
+    int64_t count;
+
     Buffer(int word_bytes, int dimensions, const int64_t *sizes, const int64_t *strides) {
         int64_t last = 0;
         for (int d = 0; d < dimensions; ++d) {
             if (sizes[d] == 0) last = -1;
             if (last >= 0) last += (sizes[d] - 1) * strides[d];
         }
-        const int64_t count = (last + 1) * word_bytes;
+        count = (last + 1) * word_bytes;
         bytes.reset(new char[count]);
         for (int64_t i = 0; i < count; ++i) bytes[i] = char(random(0, 255));
     }
+
+    char *end() const { return bytes.get() + count; }
 };
 
 // Strides of a tensor in any order of its dimensions, with gaps, or of a broadcast one.
@@ -94,8 +98,8 @@ void product(const lns::Format &format) {
     p.tree = random(0, 1);
     p.batches = random(1, 2);
     p.rows = random(1, 70);
-    p.terms = random(0, 9);
-    p.columns = random(1, 150);
+    p.terms = random(0, 40);
+    p.columns = random(1, 300);
     if (random(0, 9) == 0) {  // in several blocks
         p.rows = random(1, 5);
         p.terms = random(2040, 4200);
@@ -110,6 +114,9 @@ void product(const lns::Format &format) {
     choose_strides(3, out_sizes, p.out_strides, false);
     const Buffer a(format.word_bytes, 3, a_sizes, p.a_strides), b(format.word_bytes, 3, b_sizes, p.b_strides);
     const Buffer out(format.word_bytes, 3, out_sizes, p.out_strides);
+    if (random(0, 1))  // many zeros, which are left out
+        for (char *byte = a.bytes.get(); byte < a.end(); byte += format.word_bytes)
+            if (random(0, 1)) std::memset(byte, 0, format.word_bytes);
     p.a = sums ? nullptr : a.bytes.get();
     p.b = b.bytes.get();
     p.out = out.bytes.get();
@@ -125,6 +132,8 @@ void convert(lns::Format format) {
     lns::Undecided undecided;
     LNS_ISA::encode(format, (const double *)values.bytes.get(), count, words.bytes.get(), 0, undecided);
     LNS_ISA::decode(format, table.data(), words.bytes.get(), 0, count, (double *)values.bytes.get());
+    LNS_ISA::order(format, words.bytes.get(), 0, count, (double *)values.bytes.get());
+    LNS_ISA::from_order(format, (const double *)values.bytes.get(), count, words.bytes.get(), 0);
 }
 
 }  // namespace

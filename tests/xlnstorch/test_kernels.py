@@ -193,12 +193,26 @@ def test_products_and_sums(format, accumulator, near):
 @pytest.mark.parametrize("accumulator", ACCUMULATORS, ids=repr)
 @pytest.mark.parametrize(
     ("rows", "terms", "columns"),
-    [(0, 3, 2), (2, 0, 3), (1, 1, 1), (1, 300, 1), (3, 2, 65), (66, 5, 3), (2, 2048, 3), (1, 5000, 2), (3, 8192, 1)],
+    [
+        *[(0, 3, 2), (2, 0, 3), (1, 1, 1), (1, 300, 1), (3, 2, 65), (66, 5, 3), (2, 2048, 3), (1, 5000, 2)],
+        *[(3, 8192, 1), (5, 33, 129), (7, 64, 300), (4, 31, 100), (6, 65, 40), (70, 32, 270), (1, 40, 1000)],
+    ],
 )
 def test_shapes_of_products(accumulator, rows, terms, columns):
     format = dataclasses.replace(lns16, accumulator=accumulator)
     a, b = sample(format, rows, terms, seed=1, near=True), sample(format, terms, columns, seed=2, near=True)
     assert_same(lambda: (accumulator.matmul(format, a, b), accumulator.sum(format, b, 0)))
+
+
+@pytest.mark.parametrize("accumulator", ACCUMULATORS, ids=repr)
+@pytest.mark.parametrize("zeros", [0.1, 0.3, 0.6, 0.95, 1.0])
+@pytest.mark.parametrize("format", [lns16, LNSFormat(8, 13), LNSFormat(8, 17, adder=Piecewise())], ids=repr)
+def test_products_of_many_zeros(format, zeros, accumulator):
+    format = dataclasses.replace(format, accumulator=accumulator)
+    a, b = sample(format, 11, 70, seed=1, near=True), sample(format, 70, 150, seed=2, near=True)
+    a[torch.rand(a.shape, generator=torch.Generator().manual_seed(3)) < zeros] = 0
+    a[a[:, 1] == 0] |= format.pack(torch.tensor(True), torch.tensor(0))  # a zero may have a sign
+    assert_same(lambda: (accumulator.matmul(format, a, b), accumulator.matmul(format, b.mT, a.mT)))
 
 
 @pytest.mark.parametrize("accumulator", ACCUMULATORS, ids=repr)
@@ -277,6 +291,21 @@ def test_conversions(format):
     assert_same(compute)
     with kernels.using(PATHS[0]), pytest.raises(ValueError, match="has no word for NaN"):
         conversions.encode(format, torch.tensor([1.0, float("nan"), 2.0]))
+
+
+@pytest.mark.parametrize(
+    "format", [lns8, LNSFormat(4, 3, base=3.0), lns16, LNSFormat(8, 13), lns32, LNSFormat(20, 20)], ids=repr
+)
+def test_orders(format):
+    words = sample(format, 3, 700, seed=1)
+    words[0, 0], words[0, 1] = 0, format.from_unsigned(torch.tensor(1 << format.log_bits))
+    words = words.mT
+
+    def compute():
+        order = arithmetic.order(format, words)
+        return order, arithmetic.from_order(format, order), arithmetic.from_order(format, order.mT)
+
+    assert_same(compute)
 
 
 def test_values_just_beside_a_boundary_are_rounded_right():

@@ -1,9 +1,10 @@
 // Matrix products and sums, each in the order of its format's accumulator.
 //
-// Lanes lie along the columns: a tile of a few rows by two vectors has its running sums in registers, and every lane
-// adds its products one after the other, as a multiply-accumulate unit does. Codes of b are packed into panels as wide
-// as a tile, those of a into strips as high. Products that cannot leave the range, which the smallest and the largest
-// operands of a block tell, need no comparison.
+// Lanes lie along the columns: a tile of a few rows has its running sums in registers, and every lane adds its products
+// one after the other, as a multiply-accumulate unit does. Codes of b are packed into panels as wide as a tile. Where
+// many codes of a are zero, as after a ReLU, a tile has one row and leaves those terms out, since they change no sum.
+// Products that cannot leave the range, which the smallest and the largest operands of a block tell, need no
+// comparison.
 #pragma once
 
 #include <limits>
@@ -11,19 +12,24 @@
 #include <vector>
 
 #include "codes.h"
+#include "elementwise.h"
 
 namespace LNS_ISA {
 
 using lns::Product;
 
-constexpr int64_t task_rows = 64, task_panels = 8;
+constexpr int64_t task_rows = 64, task_panels = 2;
 
 // Terms at a time, so that a panel and a table share the nearest cache; a power of two, so that in a tree they have one
 // sum.
-constexpr int64_t depth = 128;
+constexpr int64_t depth = 32;
+
+// Vectors of a panel: as many sums as the registers hold, and none of them waits for itself.
+template <class T>
+constexpr int widest = sizeof(T) == 4 ? 8 : 4;
 
 template <class T>
-constexpr int panel = 2 * lanes<T>;
+constexpr int64_t panel = widest<T> * lanes<T>;
 
 inline int64_t ceiling(int64_t n, int64_t step) {
     return (n + step - 1) / step;
@@ -46,43 +52,52 @@ struct Extremes {
 };
 
 template <class T>
+void widen_codes(T *codes, int64_t count, int guard_bits) {
+    for (int64_t i = 0; i < count; ++i)
+        if (codes[i] > 0) codes[i] = ((codes[i] >> 2) << (guard_bits + 2)) | (codes[i] & 1);
+}
+
+// Codes of words of b: for each term those of all columns, zeros beside them.
+template <class T>
 class Panel {
   public:
-    explicit Panel(int64_t terms) : codes_(new (std::align_val_t(64)) T[terms * panel<T>]) {}
+    Panel() : codes_(new (std::align_val_t(64)) T[depth * panel<T>]) {}
     ~Panel() { ::operator delete[](codes_, std::align_val_t(64)); }
     Panel(const Panel &) = delete;
 
-    T *data() { return codes_; }
+    const T *data() const { return codes_; }
 
-    // Codes of `terms` times `width` words of b, zeros beside them, their fields times 2^guard_bits.
+    // `terms` times `width` words of lanes that fill `vectors`, their fields times 2^guard_bits.
     void fill(const Format &format, int guard_bits, const void *b, int64_t first, int64_t terms, int64_t term_stride,
-              int64_t column_stride, int64_t width) {
+              int64_t column_stride, int64_t width, int64_t vectors) {
+        const int64_t step = vectors * lanes<T>;
         T *to = codes_;
         if (column_stride == 1 || term_stride != 1) {
-            for (int64_t k = 0; k < terms; ++k, to += panel<T>) {
+            for (int64_t k = 0; k < terms; ++k, to += step) {
                 load_codes(format, b, first + k * term_stride, column_stride, width, to);
-                for (int64_t j = width; j < panel<T>; ++j) to[j] = Limits<T>::zero;
+                std::fill(to + width, to + step, Limits<T>::zero);
             }
         } else {  // terms are neighbours in memory: read them so
-            T column[256];
-            std::fill(to, to + terms * panel<T>, Limits<T>::zero);
-            for (int64_t j = 0; j < width; ++j)
-                for (int64_t k = 0; k < terms; k += 256) {
-                    const int64_t count = std::min<int64_t>(256, terms - k);
-                    load_codes(format, b, first + j * column_stride + k, 1, count, column);
-                    for (int64_t i = 0; i < count; ++i) to[(k + i) * panel<T> + j] = column[i];
-                }
+            T column[depth];
+            if (width < step) std::fill(to, to + terms * step, Limits<T>::zero);
+            for (int64_t j = 0; j < width; ++j) {
+                load_codes(format, b, first + j * column_stride, 1, terms, column);
+                for (int64_t k = 0; k < terms; ++k) to[k * step + j] = column[k];
+            }
         }
-        if (guard_bits) widen(codes_, terms * panel<T>, guard_bits);
-    }
-
-    static void widen(T *codes, int64_t count, int guard_bits) {
-        for (int64_t i = 0; i < count; ++i)
-            if (codes[i] > 0) codes[i] = ((codes[i] >> 2) << (guard_bits + 2)) | (codes[i] & 1);
+        if (guard_bits) widen_codes(codes_, terms * step, guard_bits);
     }
 
   private:
     T *codes_;
+};
+
+// Codes of a row of a, less the bias, which a product has twice: of those terms that change a sum.
+template <class T>
+struct Nonzero {
+    int64_t count = 0;
+    int32_t terms[depth];
+    T codes[depth];
 };
 
 // How one lane's product becomes a term, and a term part of the sum.
@@ -131,65 +146,89 @@ class ProductRun {
         column_ = task % across * task_panels * panel<T>;
         rows_ = std::min(task_rows, p_.rows - row_);
         columns_ = std::min(task_panels * panel<T>, p_.columns - column_);
-        const int64_t strips = ceiling(rows_, 4), panels = ceiling(columns_, panel<T>);
+        vectors_ = ceiling(columns_, lanes<T>);
+        panels_ = ceiling(vectors_, widest<T>);
         levels_ = p_.tree ? 65 - __builtin_clzll(ceiling(p_.terms, depth) | 1) : 1;
-        const int64_t most = std::min(depth, p_.terms);
-        std::vector<T> a(p_.a ? strips * 4 * most : 0), sums(strips * panels * levels_ * tile_codes, Limits<T>::zero);
-        Panel<T> b(most);
+        std::vector<T> sums(rows_ * vectors_ * levels_ * lanes<T>, Limits<T>::zero);
+        if (p_.a) a_.resize(rows_ * depth);
+        Panel<T> b;
         Extremes<T> in_a, in_b[task_panels];
         for (int64_t term = 0; term < p_.terms; term += depth) {
             const int64_t count = std::min(depth, p_.terms - term);
-            if (p_.a) pack(term, count, a.data(), in_a);
-            for (int64_t index = 0; index < panels; ++index) {
+            if (p_.a) pack(term, count, in_a);
+            for (int64_t index = 0; index < panels_; ++index) {
                 fill(term, count, index, b);
-                in_b[index].take(b.data(), count * panel<T>);
+                in_b[index].take(b.data(), count * width_of(index) * lanes<T>);
                 with_gaussian<T>(p_.wide->gaussian, [&]<class G>() {
-                    T *to = sums.data() + index * strips * levels_ * tile_codes;
                     if (needs_checks(in_a, in_b[index]))
-                        add_block<G, true>(term / depth, count, a.data(), b.data(), to);
+                        add_block<G, true>(term, count, b.data(), sums_of(sums, index), width_of(index));
                     else
-                        add_block<G, false>(term / depth, count, a.data(), b.data(), to);
+                        add_block<G, false>(term, count, b.data(), sums_of(sums, index), width_of(index));
                 });
             }
         }
-        for (int64_t index = 0; index < panels; ++index)
-            for (int64_t strip = 0; strip < strips; ++strip)
-                finish(strip, index, sums.data() + (index * strips + strip) * levels_ * tile_codes);
+        for (int64_t index = 0; index < panels_; ++index) finish(index, sums_of(sums, index));
     }
 
   private:
-    static constexpr int64_t tile_codes = 4 * panel<T>;
-
     const Product &p_;
     Undecided &undecided_;
     int64_t batch_, row_, column_, rows_, columns_;
-    int64_t levels_;  // of a tree of blocks
+    int64_t vectors_, panels_;  // across the columns
+    int64_t levels_;            // of a tree of blocks
+    std::vector<T> a_;          // codes of a block of terms, row by row, less the bias
+    bool is_sparse_ = false;
+    std::vector<Nonzero<T>> nonzero_;  // the rows of a sparse block
 
-    void fill(int64_t term, int64_t count, int64_t index, Panel<T> &to) const {
-        const int64_t column = column_ + index * panel<T>;
-        const int64_t first = batch_ * p_.b_strides[0] + term * p_.b_strides[1] + column * p_.b_strides[2];
-        to.fill(*p_.format, p_.guard_bits, p_.b, first, count, p_.b_strides[1], p_.b_strides[2],
-                std::min<int64_t>(panel<T>, columns_ - index * panel<T>));
+    // Panels are of the same width, or differ by one vector.
+    int64_t width_of(int64_t index) const { return vectors_ / panels_ + (index < vectors_ % panels_); }
+    int64_t start_of(int64_t index) const { return index * (vectors_ / panels_) + std::min(index, vectors_ % panels_); }
+
+    T *sums_of(std::vector<T> &sums, int64_t index) const {
+        return sums.data() + start_of(index) * rows_ * levels_ * lanes<T>;
     }
 
-    // Strips of four rows, each with the codes of one term side by side; less the bias, which a product has twice.
-    void pack(int64_t term, int64_t terms, T *strips, Extremes<T> &extremes) const {
+    // How many columns of a panel there are.
+    int64_t columns_of(int64_t index) const {
+        return std::min(width_of(index) * lanes<T>, columns_ - start_of(index) * lanes<T>);
+    }
+
+    void fill(int64_t term, int64_t count, int64_t index, Panel<T> &to) const {
+        const int64_t column = column_ + start_of(index) * lanes<T>;
+        const int64_t first = batch_ * p_.b_strides[0] + term * p_.b_strides[1] + column * p_.b_strides[2];
+        to.fill(*p_.format, p_.guard_bits, p_.b, first, count, p_.b_strides[1], p_.b_strides[2], columns_of(index),
+                width_of(index));
+    }
+
+    void pack(int64_t term, int64_t terms, Extremes<T> &extremes) {
         const T bias = T(4 * (p_.format->bias() << p_.guard_bits));
         const int64_t first = batch_ * p_.a_strides[0] + row_ * p_.a_strides[1] + term * p_.a_strides[2];
-        T row[256];
-        for (int64_t r = 0; r < ceiling(rows_, 4) * 4; ++r) {
-            T *to = strips + (r / 4) * 4 * terms + r % 4;
-            for (int64_t k = 0; k < terms; k += 256) {
-                const int64_t count = std::min<int64_t>(256, terms - k);
-                if (r < rows_) {
-                    load_codes(*p_.format, p_.a, first + r * p_.a_strides[1] + k * p_.a_strides[2], p_.a_strides[2],
-                               count, row);
-                    if (p_.guard_bits) Panel<T>::widen(row, count, p_.guard_bits);
-                    extremes.take(row, count);
-                } else {
-                    std::fill(row, row + count, Limits<T>::zero);
-                }
-                for (int64_t i = 0; i < count; ++i) to[(k + i) * 4] = row[i] - bias;
+        int64_t zeros = 0;
+        for (int64_t row = 0; row < rows_; ++row) {
+            T *codes = a_.data() + row * depth;
+            load_codes(*p_.format, p_.a, first + row * p_.a_strides[1], p_.a_strides[2], terms, codes);
+            if (p_.guard_bits) widen_codes(codes, terms, p_.guard_bits);
+            extremes.take(codes, terms);
+            for (int64_t k = 0; k < terms; ++k) {
+                zeros += codes[k] < 0;
+                codes[k] -= bias;
+            }
+        }
+        // In a tree, a term's place says what it is added to; and one narrow row waits for itself.
+        is_sparse_ = 5 * zeros > rows_ * terms && !p_.tree && 2 * vectors_ >= widest<T>;
+        if (is_sparse_) leave_out_zeros(terms);
+    }
+
+    void leave_out_zeros(int64_t terms) {
+        nonzero_.resize(rows_);
+        for (int64_t row = 0; row < rows_; ++row) {
+            const T *codes = a_.data() + row * depth;
+            Nonzero<T> &to = nonzero_[row];
+            to.count = 0;
+            for (int64_t k = 0; k < terms; ++k) {
+                to.codes[to.count] = codes[k];
+                to.terms[to.count] = int32_t(k);
+                to.count += codes[k] > Limits<T>::nothing;
             }
         }
     }
@@ -213,118 +252,158 @@ class ProductRun {
 
     // Adds a block of terms to the sums of a panel.
     template <class G, bool checked>
-    void add_block(int64_t number, int64_t terms, const T *a, const T *b, T *sums) {
-        for (int64_t row = 0; row < rows_; row += 4, sums += levels_ * tile_codes) {
-            const T *strip = p_.a ? a + row * terms : nullptr;
-            if (rows_ - row > 2)
-                add_to_tile<G, checked, 4>(number, terms, strip, b, sums);
-            else if (rows_ - row > 1)
-                add_to_tile<G, checked, 2>(number, terms, strip, b, sums);
-            else
-                add_to_tile<G, checked, 1>(number, terms, strip, b, sums);
-        }
-    }
-
-    template <class G, bool checked, int R>
-    void add_to_tile(int64_t number, int64_t terms, const T *a, const T *b, T *sums) {
+    void add_block(int64_t term, int64_t terms, const T *b, T *sums, int64_t width) {
         const Adding<T, G, checked> adding(p_, undecided_);
-        if (p_.tree)
-            in_tree<G, checked, R>(adding, number, terms, a, b, sums);
-        else
-            in_order<G, checked, R>(adding, terms, a, b, sums);
+        with_width(width, [&]<int V>() {
+            if (p_.tree)
+                in_tree<V>(adding, term / depth, terms, b, sums);
+            else if (!p_.a)
+                add_to_tile<1, V, V>(
+                    sums, terms, b, [&](int, int64_t, Vector<T> sum, Vector<T> code) { return adding.sum(sum, code); });
+            else if (is_sparse_)
+                add_nonzero<V>(adding, b, sums);
+            else
+                add_all<V>(adding, terms, b, sums);
+        });
     }
 
-    template <class G, bool checked, int R>
-    void in_order(const Adding<T, G, checked> &adding, int64_t terms, const T *a, const T *b, T *sums) const {
-        using V = Vector<T>;
-        V s[R][2];
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-            s[r][0] = load(sums + r * panel<T>);
-            s[r][1] = load(sums + r * panel<T> + lanes<T>);
+    template <int V = widest<T>, class F>
+    static void with_width(int64_t width, F &&function) {
+        if constexpr (V > 1)
+            if (width < V) return with_width<V - 1>(width, function);
+        function.template operator()<V>();
+    }
+
+    template <int V, class A>
+    void add_all(const A &adding, int64_t terms, const T *b, T *sums) const {
+        for (int64_t row = 0; row < rows_;) {
+            const auto add_rows = [&]<int R>() {
+                const T *a = a_.data() + row * depth;
+                const auto add = [&](int r, int64_t k, Vector<T> sum, Vector<T> code) {
+                    return adding.sum(sum, adding.term(Vector<T>{} + a[r * depth + k], code));
+                };
+                T *to = sums + row * (V * lanes<T>);
+                if constexpr (R == 1) {
+                    add_to_tile<1, V, V>(to, terms, b, add);
+                } else {
+                    for (int v = 0; v + 2 <= V; v += 2)
+                        add_to_tile<R, 2, V>(to + v * lanes<T>, terms, b + v * lanes<T>, add);
+                    if constexpr (V % 2)
+                        add_to_tile<R, 1, V>(to + (V - 1) * lanes<T>, terms, b + (V - 1) * lanes<T>, add);
+                }
+                row += R;
+            };
+            if (rows_ - row >= 4)
+                add_rows.template operator()<4>();
+            else if (rows_ - row >= 2)
+                add_rows.template operator()<2>();
+            else
+                add_rows.template operator()<1>();
         }
-        for (int64_t k = 0; k < terms; ++k, b += panel<T>) {
-            const V b0 = load(b), b1 = load(b + lanes<T>);
-#pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) {
-                s[r][0] = adding.sum(s[r][0], a ? adding.term(V{} + a[4 * k + r], b0) : b0);
-                s[r][1] = adding.sum(s[r][1], a ? adding.term(V{} + a[4 * k + r], b1) : b1);
+    }
+
+    template <int V, class A>
+    void add_nonzero(const A &adding, const T *b, T *sums) const {
+        for (int64_t row = 0; row < rows_; ++row, sums += V * lanes<T>) {
+            const Nonzero<T> &a = nonzero_[row];
+            Vector<T> s[1][V];
+            read<1, V, V>(sums, s);
+            for (int64_t n = 0, count = a.count; n < count; ++n) {
+                const T *codes = b + a.terms[n] * (V * lanes<T>);
+#pragma GCC unroll 8
+                for (int v = 0; v < V; ++v)
+                    s[0][v] = adding.sum(s[0][v], adding.term(Vector<T>{} + a.codes[n], load(codes + v * lanes<T>)));
             }
+            write<1, V, V>(s, sums);
         }
+    }
+
+    // Adds terms to a tile of sums, R rows by V of a panel's W vectors, one after the other, with add(row, term, sum,
+    // code of b).
+    template <int R, int V, int W, class Add>
+    static void add_to_tile(T *sums, int64_t terms, const T *b, const Add &add) {
+        Vector<T> s[R][V];
+        read<R, V, W>(sums, s);
+        for (int64_t k = 0; k < terms; ++k, b += W * lanes<T>)
+#pragma GCC unroll 8
+            for (int v = 0; v < V; ++v) {
+                const Vector<T> code = load(b + v * lanes<T>);
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-            store(sums + r * panel<T>, s[r][0]);
-            store(sums + r * panel<T> + lanes<T>, s[r][1]);
-        }
+                for (int r = 0; r < R; ++r) s[r][v] = add(r, k, s[r][v], code);
+            }
+        write<R, V, W>(s, sums);
     }
 
     // A balanced tree as a binary counter: two sums of 2^n terms become one of 2^(n + 1), and what is left at the end
     // is added from the right. A block is a tree of its own, and what it leaves counts like a term among blocks.
-    template <class G, bool checked, int R>
-    void in_tree(const Adding<T, G, checked> &adding, int64_t number, int64_t terms, const T *a, const T *b,
-                 T *sums) const {
-        using V = Vector<T>;
-        V stack[64][R][2];
+    template <int V, class A>
+    void in_tree(const A &adding, int64_t number, int64_t terms, const T *b, T *sums) const {
+        for (int64_t row = 0; row < rows_; ++row, sums += levels_ * V * lanes<T>)
+            in_tree<V>(adding, number, terms, p_.a ? a_.data() + row * depth : nullptr, b, sums);
+    }
+
+    template <int V, class A>
+    void in_tree(const A &adding, int64_t number, int64_t terms, const T *a, const T *b, T *sums) const {
+        Vector<T> stack[64][1][V];
         int height = 0;
-        for (int64_t k = 0; k < terms; ++k, b += panel<T>) {
-            for (int r = 0; r < R; ++r)
-                for (int half = 0; half < 2; ++half) {
-                    const V codes = load(b + half * lanes<T>);
-                    stack[height][r][half] = a ? adding.term(V{} + a[4 * k + r], codes) : codes;
-                }
+        for (int64_t k = 0; k < terms; ++k, b += V * lanes<T>) {
+            for (int v = 0; v < V; ++v) {
+                const Vector<T> code = load(b + v * lanes<T>);
+                stack[height][0][v] = a ? adding.term(Vector<T>{} + a[k], code) : code;
+            }
             ++height;
-            for (int64_t done = k + 1; done % 2 == 0; done /= 2) merge<G, checked, R>(adding, stack, height);
+            for (int64_t done = k + 1; done % 2 == 0; done /= 2) merge<V>(adding, stack, height);
         }
-        while (height > 1) merge<G, checked, R>(adding, stack, height);
-        V block[R][2];
+        while (height > 1) merge<V>(adding, stack, height);
+        Vector<T> block[1][V];
         std::memcpy(block, stack[0], sizeof block);
         // Those of the blocks before, with as many sums as their number has ones.
         height = __builtin_popcountll(number);
-        for (int level = 0; level < height; ++level)
-            for (int r = 0; r < R; ++r) read(sums + level * tile_codes, r, stack[level][r]);
+        for (int level = 0; level < height; ++level) read<1, V, V>(sums + level * (V * lanes<T>), stack[level]);
         std::memcpy(stack[height++], block, sizeof block);
         if (terms == depth)
-            for (int64_t done = number + 1; done % 2 == 0; done /= 2) merge<G, checked, R>(adding, stack, height);
+            for (int64_t done = number + 1; done % 2 == 0; done /= 2) merge<V>(adding, stack, height);
         if ((number + 1) * depth >= p_.terms)
-            while (height > 1) merge<G, checked, R>(adding, stack, height);
-        for (int level = 0; level < height; ++level)
-            for (int r = 0; r < R; ++r) write(sums + level * tile_codes, r, stack[level][r]);
+            while (height > 1) merge<V>(adding, stack, height);
+        for (int level = 0; level < height; ++level) write<1, V, V>(stack[level], sums + level * (V * lanes<T>));
     }
 
-    template <class G, bool checked, int R>
-    static void merge(const Adding<T, G, checked> &adding, Vector<T> (&stack)[64][R][2], int &height) {
+    template <int V, class A>
+    static void merge(const A &adding, Vector<T> (&stack)[64][1][V], int &height) {
         --height;
-        for (int r = 0; r < R; ++r)
-            for (int half = 0; half < 2; ++half)
-                stack[height - 1][r][half] = adding.sum(stack[height - 1][r][half], stack[height][r][half]);
+        for (int v = 0; v < V; ++v) stack[height - 1][0][v] = adding.sum(stack[height - 1][0][v], stack[height][0][v]);
     }
 
-    static void read(const T *sums, int row, Vector<T> (&to)[2]) {
-        for (int half = 0; half < 2; ++half) to[half] = load(sums + row * panel<T> + half * lanes<T>);
+    template <int R, int V, int W>
+    static void read(const T *sums, Vector<T> (&to)[R][V]) {
+#pragma GCC unroll 8
+        for (int i = 0; i < R * V; ++i) to[i / V][i % V] = load(sums + (i / V * W + i % V) * lanes<T>);
     }
 
-    static void write(T *sums, int row, const Vector<T> (&from)[2]) {
-        for (int half = 0; half < 2; ++half) store(sums + row * panel<T> + half * lanes<T>, from[half]);
+    template <int R, int V, int W>
+    static void write(const Vector<T> (&from)[R][V], T *sums) {
+#pragma GCC unroll 8
+        for (int i = 0; i < R * V; ++i) store(sums + (i / V * W + i % V) * lanes<T>, from[i / V][i % V]);
     }
 
-    // Stores the words of a tile's sums.
-    void finish(int64_t strip, int64_t index, T *sums) const {
-        const int64_t column = column_ + index * panel<T>,
-                      width = std::min<int64_t>(panel<T>, columns_ - index * panel<T>);
-        for (int64_t r = strip * 4; r < std::min(rows_, strip * 4 + 4); ++r, sums += panel<T>) {
-            round(sums);
+    // Stores the words of a panel's sums.
+    void finish(int64_t index, T *sums) const {
+        const int64_t step = width_of(index) * lanes<T>, column = column_ + start_of(index) * lanes<T>;
+        for (int64_t r = 0; r < rows_; ++r) {
+            T *of_row = sums + r * levels_ * step;
+            round(of_row, step);
             const int64_t out =
                 batch_ * p_.out_strides[0] + (row_ + r) * p_.out_strides[1] + column * p_.out_strides[2];
-            store_codes(*p_.format, sums, width, p_.out, out, p_.out_strides[2]);
+            store_codes(*p_.format, of_row, columns_of(index), p_.out, out, p_.out_strides[2]);
         }
     }
 
     // The running sum's guard bits go: half to even, then as any result.
-    void round(T *codes) const {
+    void round(T *codes, int64_t count) const {
         const int guard_bits = p_.guard_bits;
         if (!guard_bits) return;
         const T last = T(p_.format->max_field());
-        for (int i = 0; i < panel<T>; ++i) {
+        for (int64_t i = 0; i < count; ++i) {
             const T field = codes[i] >> 2, kept = field >> guard_bits;
             const T rounded = (field + (T(1) << (guard_bits - 1)) - 1 + (kept & 1)) >> guard_bits;
             codes[i] = codes[i] < 4 ? Limits<T>::zero : T(4 * std::min(rounded, last)) | (codes[i] & 1);
