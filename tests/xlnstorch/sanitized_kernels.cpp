@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "accumulate.h"
 #include "convert.h"
 #include "elementwise.h"
 #include "product.h"
@@ -124,6 +125,36 @@ void product(const lns::Format &format) {
     for (int64_t task = 0; task < LNS_ISA::product_tasks(p); ++task) LNS_ISA::product(p, task, undecided);
 }
 
+void accumulate(const lns::Format &format) {
+    lns::Accumulation s;
+    s.format = &format;
+    s.batches = random(1, 2);
+    s.rows = random(1, 40);
+    s.terms = random(0, 300);
+    s.columns = random(1, 40);
+    const int64_t a_sizes[] = {s.batches, s.rows, s.terms}, b_sizes[] = {s.batches, s.terms, s.columns};
+    choose_strides(3, a_sizes, s.a_strides, true);
+    choose_strides(3, b_sizes, s.b_strides, true);
+    const Buffer a(format.word_bytes, 3, a_sizes, s.a_strides), b(format.word_bytes, 3, b_sizes, s.b_strides);
+    s.a = a.bytes.get();
+    if (random(0, 2) == 0) {
+        s.a = nullptr;
+        s.rows = 1;
+    }
+    s.b = b.bytes.get();
+    s.significand_bits = int(random(1, 61));
+    const int frac_bits = format.gaussian.frac_bits;
+    const std::vector<int64_t> antilog(size_t(1) << frac_bits, (int64_t(1) << s.significand_bits) - 1);
+    s.antilog = antilog.data();
+    // Integer parts that a register of a few hundred bits has place for.
+    s.shift = random(-80, 80) - (format.log_bits > 20 ? format.max_field() >> frac_bits : 0);
+    const int64_t most = std::max<int64_t>(0, (format.max_field() >> frac_bits) + s.shift);
+    s.limbs = std::max<int64_t>(3, (most + s.significand_bits + 31) / 32 + 1);
+    std::vector<int64_t> out(s.limbs * s.batches * s.rows * s.columns);
+    s.out = out.data();
+    for (int64_t task = 0; task < LNS_ISA::accumulate_tasks(s); ++task) LNS_ISA::accumulate(s, task);
+}
+
 void convert(lns::Format format) {
     format.gaussian.curve = {};
     const int64_t count = random(1, 1100), one = 1;
@@ -143,11 +174,12 @@ int main() {
         int log_bits, word_bytes;
         bool wide;
     } shapes[] = {{7, 1, false}, {15, 2, false}, {20, 4, false}, {31, 4, true}, {50, 8, true}};
-    for (int round = 0; round < 400; ++round)
+    for (int round = 0; round < 150; ++round)
         for (const auto &shape : shapes) {
             const lns::Format format{shape.log_bits, shape.word_bytes, shape.wide, adder(shape.wide)};
             elementwise(format);
             product(format);
+            if (round % 4 == 0) accumulate(format);
             convert(format);
         }
     std::puts("done");

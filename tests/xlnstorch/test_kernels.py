@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from xlnstorch import (
+    LinearAccumulator,
     LNSFormat,
     LogAccumulator,
     Mitchell,
@@ -52,6 +53,10 @@ ACCUMULATORS = [
     LogAccumulator(order="tree"),
     LogAccumulator(guard_bits=3),
     LogAccumulator(order="tree", guard_bits=1),
+    LinearAccumulator(),
+    LinearAccumulator(table_bits=18, frac_bits=4),  # small terms are cut off
+    LinearAccumulator(table_bits=28),
+    LinearAccumulator(table_bits=50),
 ]
 
 pytestmark = pytest.mark.skipif(not PATHS, reason="the package was installed without its compiled module")

@@ -23,7 +23,7 @@ FLAGS = {
 
 def run(tmp_path, path, folder=FOLDER):
     program = tmp_path / "sanitized"
-    options = ["-std=c++20", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wno-psabi"]
+    options = ["-std=c++20", "-O0", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wno-psabi"]
     command = [COMPILER, *options, *FLAGS[path], f"-DLNS_ISA={path}", f"-I{folder}", str(DRIVER), "-o", str(program)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return subprocess.run([program], capture_output=True, text=True, timeout=120)

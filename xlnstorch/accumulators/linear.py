@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .. import arithmetic
+from .. import arithmetic, kernels
 from ..checks import integer_between
 from ..exact import LogScale
 from ..observe import report
@@ -108,7 +108,7 @@ class LinearAccumulator(Accumulator):
     def sum(self, format: LNSFormat, words: torch.Tensor, dim: int) -> torch.Tensor:
         terms = words.movedim(dim, 0)
         shape = terms.shape[1:]
-        return self._total(format, terms.shape[0], shape, terms.split(_block(shape)))
+        return self._total(format, shape, terms.split(_block(shape)), None, terms)
 
     def matmul(self, format: LNSFormat, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -117,20 +117,31 @@ class LinearAccumulator(Accumulator):
         columns = a.expand(*batch, *a.shape[-2:]).movedim(-1, 0).unsqueeze(-1).split(_block(shape))
         rows = b.expand(*batch, *b.shape[-2:]).movedim(-2, 0).unsqueeze(-2).split(_block(shape))
         products = (arithmetic.mul(format, x, y) for x, y in zip(columns, rows, strict=True))
-        return self._total(format, a.shape[-1], shape, products)
+        return self._total(format, shape, products, a, b)
 
-    def _total(self, format: LNSFormat, terms: int, shape: torch.Size, blocks: Iterable[torch.Tensor]) -> torch.Tensor:
-        """Return the sum of blocks of words (…, *shape) over their first dimension, `terms` in all."""
+    def _total(
+        self,
+        format: LNSFormat,
+        shape: torch.Size,
+        blocks: Iterable[torch.Tensor],
+        a: torch.Tensor | None,
+        b: torch.Tensor,
+    ) -> torch.Tensor:
+        """Return the sum of blocks of words (…, *shape) over their first dimension.
+
+        They are the products of `a` and `b`, or parts of `b`, from which a kernel takes them if there is one.
+        """
+        terms = len(b) if a is None else a.shape[-1]
         if terms > MAX_TERMS:
             raise ValueError(f"a sum in LinearAccumulator must have at most {MAX_TERMS} terms, not {terms}")
-        registers, found = None, []
-        for words in blocks:
-            if words.is_meta:  # only the shape is wanted
-                return words.new_empty(shape)
-            if format.specials:
-                words, found = _set_aside(format, words, found)
-            registers = registers or Registers(shape.numel(), self.register_bits(format) - 1, words.device)
-            self._add(format, registers, words.reshape(words.shape[0], shape.numel()))
+        if b.is_meta:  # only the shape is wanted
+            return b.new_empty(shape)
+        registers, found = Registers(shape.numel(), self.register_bits(format) - 1, b.device), []
+        if not self._add_by_kernel(format, registers, a, b):
+            for words in blocks:
+                if format.specials:
+                    words, found = _set_aside(format, words, found)
+                self._add(format, registers, words.reshape(words.shape[0], shape.numel()))
         negative, log, zero = registers.nearest_logs(format.scale, self.register_frac_bits(format))
         special = {}
         if format.specials:
@@ -141,6 +152,14 @@ class LinearAccumulator(Accumulator):
         result = flat.reshape(shape)
         report("sum", format, (), result, **{flag: raised.reshape(shape) for flag, raised in flags.items()})
         return result
+
+    def _add_by_kernel(self, format: LNSFormat, registers: Registers, a: torch.Tensor | None, b: torch.Tensor) -> bool:
+        if format.frac_bits > _MAX_TABLED_FRAC_BITS:
+            return False
+        bits = self.antilogarithm_bits(format)
+        significand = _largest_significand(format.scale, bits).bit_length()
+        antilog, shift = _table(format.scale, bits, b.device), self._shift(format, 0)
+        return kernels.accumulate(format, antilog, shift, significand, registers.limbs, a, b)
 
     def _add(self, format: LNSFormat, registers: Registers, words: torch.Tensor) -> None:
         sign, field = format.unpack(words)

@@ -31,12 +31,17 @@ class Registers:
     term_bits : int
         Width of the largest magnitude that is added; sums of up to 2**30 such terms fit.
     device : torch.device
+
+    Attributes
+    ----------
+    limbs : int64 Tensor
+        Of shape (limbs, count).
     """
 
     def __init__(self, count: int, term_bits: int, device: torch.device):
         # One limb above a term's for the sum to grow into; three at least, as many as are read below.
         limbs = max(3, -(-term_bits // _LIMB) + 1)
-        self._limbs = torch.zeros((limbs, count), dtype=torch.int64, device=device)
+        self.limbs = torch.zeros((limbs, count), dtype=torch.int64, device=device)
 
     def add(self, integers: torch.Tensor, shift: torch.Tensor, bits: int) -> None:
         """Add ``integers * 2**shift``, of shape (terms, count) each, over the terms.
@@ -55,9 +60,9 @@ class Registers:
             # All parts but the last are of 32 bits without a sign, so that each has at most 63 bits when shifted.
             last = first + _LIMB >= bits
             part = (integers >> first if last else (integers >> first) & _MASK) << place
-            self._limbs.scatter_add_(0, limb, part & _MASK)
+            self.limbs.scatter_add_(0, limb, part & _MASK)
             limb = limb + 1
-            self._limbs.scatter_add_(0, limb, part >> _LIMB)
+            self.limbs.scatter_add_(0, limb, part >> _LIMB)
 
     def nearest_logs(self, scale: LogScale, frac_bits: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return sign, nearest logarithm and whether it is zero, of each ``integer / 2**frac_bits``; for base 2.
@@ -66,9 +71,9 @@ class Registers:
         unit of its last place, round to the same integer, so does that of the magnitude between them; elsewhere it is
         decided by the whole of it. No logarithm of an integer is half an odd number of units, so there are no ties.
         """
-        limbs = _carried(self._limbs)
+        limbs = _carried(self.limbs)
         negative = limbs[-1] < 0
-        limbs = _carried(torch.where(negative, -self._limbs, self._limbs))
+        limbs = _carried(torch.where(negative, -self.limbs, self.limbs))
         positions = torch.arange(len(limbs), device=limbs.device).unsqueeze(1)
         top = torch.where(limbs != 0, positions, 0).amax(0)
         zero = (limbs == 0).all(0)

@@ -14,9 +14,10 @@ import os
 from collections.abc import Iterator
 
 from ._module import choices, compiled, current, use
-from .functions import decode, elementwise, encode, from_order, order, product, total
+from .functions import accumulate, decode, elementwise, encode, from_order, order, product, total
 
 __all__ = [
+    "accumulate",
     "choices",
     "compiled",
     "current",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..exact import LogScale
     from ..formats import LNSFormat
 
-__all__ = ["decode", "elementwise", "encode", "from_order", "order", "product", "total"]
+__all__ = ["accumulate", "decode", "elementwise", "encode", "from_order", "order", "product", "total"]
 
 Words = torch.Tensor
 
@@ -80,14 +80,9 @@ def product(format: LNSFormat, running: LNSFormat, guard_bits: int, tree: bool, 
         Whether terms are added in a balanced tree, rather than left to right.
     a, b : Tensor
     """
-    batch: tuple[int, ...] = ()
-    if a.dim() > 2 or b.dim() > 2:
-        batch = _broadcast(a.shape[:-2], b.shape[:-2])
-        a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
-    result = torch.empty((*batch, a.shape[-2], b.shape[-1]), dtype=a.dtype, device=a.device)
-    left, right, out = (
-        matrix.unsqueeze(0) if matrix.dim() == 2 else matrix.flatten(0, -3) for matrix in (a, b, result)
-    )
+    a, b = _same_batches(a, b)
+    result = torch.empty((*a.shape[:-1], b.shape[-1]), dtype=a.dtype, device=a.device)
+    left, right, out = map(_one_batch, (a, b, result))
     if a.shape[-2] > b.shape[-1]:  # lanes lie along the longer side
         left, right, out = right.mT, left.mT, out.mT
     return result if _sum_of_products(format, running, guard_bits, tree, left, right, out) else None
@@ -100,6 +95,51 @@ def total(format: LNSFormat, running: LNSFormat, guard_bits: int, tree: bool, wo
     columns = terms.reshape(1, len(terms), result.numel())
     out = result.view(1, 1, -1)
     return result if _sum_of_products(format, running, guard_bits, tree, None, columns, out) else None
+
+
+def accumulate(
+    format: LNSFormat,
+    antilog: torch.Tensor,
+    shift: int,
+    significand_bits: int,
+    limbs: torch.Tensor,
+    a: Words | None,
+    b: Words,
+) -> bool:
+    """Add the terms of fixed-point sums to their registers; False where there is no kernel.
+
+    Parameters
+    ----------
+    format : LNSFormat
+    antilog : Tensor
+        int64, of each fraction of a logarithm.
+    shift : int
+        How far up the antilogarithm of field 0 lies; where it is negative, bits are cut off.
+    significand_bits : int
+        Of the largest antilogarithm.
+    limbs : Tensor
+        Those of :class:`xlnstorch.accumulators.register.Registers`, contiguous.
+    a, b : Tensor
+        Words of the factors of a matrix product, as for :func:`product`; or, without `a`, terms along dimension 0.
+    """
+    engine = _engine_for(format, a, b)
+    if engine is None or (a is not None and observe.watched("mul")):
+        return False
+    if a is None:
+        left, right = None, b.reshape(1, len(b), limbs.shape[1])
+    else:
+        left, right = map(_one_batch, _same_batches(a, b))
+    compiled().accumulate(
+        engine.plain,
+        antilog.numpy(),
+        shift,
+        significand_bits,
+        None if left is None else to_dlpack(left),
+        to_dlpack(right),
+        to_dlpack(limbs),
+        torch.get_num_threads(),
+    )
+    return True
 
 
 def encode(format: LNSFormat, values: torch.Tensor) -> tuple[Words, torch.Tensor] | None:
@@ -182,6 +222,17 @@ def _engine_for(format: LNSFormat, *tensors: torch.Tensor | None) -> Engine | No
         if tensor is not None and (type(tensor) is not torch.Tensor or not tensor.is_cpu):
             return None
     return engine_of(format)
+
+
+def _same_batches(a: Words, b: Words) -> tuple[Words, Words]:
+    if a.dim() == b.dim() == 2:
+        return a, b
+    batch = _broadcast(a.shape[:-2], b.shape[:-2])
+    return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+
+
+def _one_batch(matrices: Words) -> Words:
+    return matrices.unsqueeze(0) if matrices.dim() == 2 else matrices.flatten(0, -3)
 
 
 def _broadcast(a: torch.Size, b: torch.Size) -> tuple[int, ...]:

@@ -76,16 +76,30 @@ struct Elementwise {
         flag_strides[max_dimensions];
 };
 
-// Matrix products over batches, or, without a, the sums of b's rows.
-struct Product {
+// The factors of matrix products over batches, or, without a, the terms of sums, which are b's columns.
+struct Factors {
+    int64_t batches, rows, terms, columns;
+    const void *a = nullptr, *b;
+    int64_t a_strides[3], b_strides[3];  // in elements: batch, row and term of a; batch, term and column of b
+};
+
+// Their sums as words.
+struct Product : Factors {
     const Format *format, *wide;  // of the words, and of the running sum: that with the guard bits
     int guard_bits = 0;
     bool tree = false;
-    int64_t batches, rows, terms, columns;
-    const void *a = nullptr, *b;
     void *out;
-    // Strides in elements: batch, row and term of a; batch, term and column of b; batch, row and column of out.
-    int64_t a_strides[3], b_strides[3], out_strides[3];
+    int64_t out_strides[3];  // batch, row and column
+};
+
+// Their sums in fixed point: see xlnstorch/accumulators/linear.py.
+struct Accumulation : Factors {
+    const Format *format;
+    const int64_t *antilog;  // by the fraction of a logarithm
+    int64_t shift;           // of a field of 0; where one is negative, bits are cut off
+    int significand_bits;    // of the largest antilogarithm
+    // Digits of 32 bits that take up carries, the lowest first: those of all results one after the other.
+    int64_t limbs, *out;
 };
 
 // What cannot be decided, by distance as in Gaussian::decided_keys, or by index.
@@ -97,6 +111,8 @@ struct Kernels {
     void (*elementwise)(const Elementwise &, int64_t begin, int64_t end, Undecided &);
     void (*product)(const Product &, int64_t task, Undecided &);
     int64_t (*product_tasks)(const Product &);
+    void (*accumulate)(const Accumulation &, int64_t task);
+    int64_t (*accumulate_tasks)(const Accumulation &);
     void (*encode)(const Format &, const double *values, int64_t count, void *words, int64_t first, Undecided &);
     void (*decode)(const Format &, const double *table, const void *words, int64_t first, int64_t count,
                    double *values);

@@ -25,6 +25,7 @@ using Words = nb::ndarray<nb::device::cpu>;
 using Flags = nb::ndarray<int64_t, nb::device::cpu>;
 using Integers = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Values = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Limbs = nb::ndarray<int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // Instruction sets -------------------------------------------------------------------------------------------------
@@ -188,41 +189,75 @@ Undecided elementwise(const Format &format, int operation, const Words &a, const
     });
 }
 
+// Takes down factors of (batches, rows, terms) and (batches, terms, columns), or the latter alone.
+void take(const Format &format, const std::optional<Words> &a, const Words &b, Factors &factors) {
+    check_words(format, b);
+    check(b.ndim() == 3 && (!a || a->ndim() == 3), "matrices must have three dimensions");
+    factors.batches = b.shape(0);
+    factors.rows = 1;
+    factors.terms = b.shape(1);
+    factors.columns = b.shape(2);
+    factors.b = b.data();
+    if (a) {
+        check_words(format, *a);
+        check(a->shape(0) == b.shape(0) && a->shape(2) == b.shape(1), "shapes must match");
+        factors.rows = a->shape(1);
+        factors.a = a->data();
+    }
+    for (int i = 0; i < 3; ++i) {
+        factors.a_strides[i] = a ? a->stride(i) : 0;
+        factors.b_strides[i] = b.stride(i);
+    }
+}
+
+// For so little work a thread takes longer to start.
+int threads_for(const Factors &factors, int threads) {
+    return factors.batches * factors.rows * factors.columns * factors.terms < 1 << 16 ? 1 : threads;
+}
+
 Undecided product(const Format &format, const Format &wide, int guard_bits, bool tree, const std::optional<Words> &a,
                   const Words &b, const Words &out, int threads) {
-    check_words(format, b);
-    check_words(format, out);
-    check(b.ndim() == 3 && out.ndim() == 3, "matrices must have three dimensions");
-    check(wide.log_bits == format.log_bits + guard_bits, "the running sum must have the guard bits");
     Product p;
+    take(format, a, b, p);
+    check_words(format, out);
+    check(wide.log_bits == format.log_bits + guard_bits, "the running sum must have the guard bits");
+    check(out.ndim() == 3 && int64_t(out.shape(0)) == p.batches && int64_t(out.shape(1)) == p.rows &&
+              int64_t(out.shape(2)) == p.columns,
+          "shapes must match");
     p.format = &format;
     p.wide = &wide;
     p.guard_bits = guard_bits;
     p.tree = tree;
-    p.batches = out.shape(0);
-    p.rows = out.shape(1);
-    p.columns = out.shape(2);
-    p.terms = b.shape(1);
-    check(int64_t(b.shape(0)) == p.batches && int64_t(b.shape(2)) == p.columns, "shapes must match");
-    if (a) {
-        check_words(format, *a);
-        check(a->ndim() == 3 && int64_t(a->shape(0)) == p.batches && int64_t(a->shape(1)) == p.rows &&
-                  int64_t(a->shape(2)) == p.terms,
-              "shapes must match");
-        p.a = a->data();
-    }
-    p.b = b.data();
     p.out = out.data();
-    for (int i = 0; i < 3; ++i) {
-        p.a_strides[i] = a ? a->stride(i) : 0;
-        p.b_strides[i] = b.stride(i);
-        p.out_strides[i] = out.stride(i);
-    }
+    for (int i = 0; i < 3; ++i) p.out_strides[i] = out.stride(i);
     if (p.batches * p.rows * p.columns == 0) return {};
     const Kernels *kernels = chosen;
-    const bool small = p.batches * p.rows * p.columns * p.terms < 1 << 16;
-    return shared(kernels->product_tasks(p), small ? 1 : threads,
+    return shared(kernels->product_tasks(p), threads_for(p, threads),
                   [&](int64_t task, Undecided &undecided) { kernels->product(p, task, undecided); });
+}
+
+void accumulate(const Format &format, const Integers &antilog, int64_t shift, int significand_bits,
+                const std::optional<Words> &a, const Words &b, const Limbs &out, int threads) {
+    Accumulation s;
+    take(format, a, b, s);
+    const int64_t results = s.batches * s.rows * s.columns;
+    check(antilog.size() == size_t(1) << format.gaussian.frac_bits,
+          "there must be one antilogarithm for each fraction");
+    check(int64_t(out.shape(1)) == results, "there must be as many registers as results");
+    const int64_t most = (format.max_field() >> format.gaussian.frac_bits) + shift;
+    check(significand_bits <= 63 &&
+              int64_t(out.shape(0)) > std::max<int64_t>(0, most) / 32 + (significand_bits > 23 ? 2 : 0),
+          "registers must hold every term");
+    s.format = &format;
+    s.antilog = antilog.data();
+    s.shift = shift;
+    s.significand_bits = significand_bits;
+    s.limbs = out.shape(0);
+    s.out = out.data();
+    if (results == 0) return;
+    const Kernels *kernels = chosen;
+    shared(kernels->accumulate_tasks(s), threads_for(s, threads),
+           [&](int64_t task, Undecided &) { kernels->accumulate(s, task); });
 }
 
 // The indices of values that are not encoded.
@@ -382,6 +417,8 @@ NB_MODULE(_kernels, m) {
     m.def("elementwise", &elementwise, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(),
           nb::arg());
     m.def("product", &product, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg(),
+          nb::arg());
+    m.def("accumulate", &accumulate, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg(),
           nb::arg());
     m.def("encode", &encode);
     m.def("decode", &decode);
