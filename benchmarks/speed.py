@@ -7,6 +7,11 @@ so that what else the machine does falls on all alike; shown are medians, and ra
     python benchmarks/speed.py                   # one thread and all threads; with the peer, if it was made
     python benchmarks/speed.py --make-peer DIR   # make the virtual environment, which fetches a torch of its own
     python benchmarks/speed.py --peer DIR --json > speed.json
+    python benchmarks/speed.py --check           # whether anything is slower beside float32 than the baseline has it
+
+Baselines, in ``benchmarks/baselines``, are of one processor, its kernels and a version of torch, on one thread: the
+best time of float32 over ours, the lowest of three such ratios a minute apart. Exit status: 0 done; 1 a target of one
+thread is missed or, with ``--check``, a ratio is worse by a quarter; 2 the arguments are wrong.
 """
 
 from __future__ import annotations
@@ -16,12 +21,13 @@ import dataclasses
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -36,6 +42,10 @@ from xlnstorch.cli import results_console
 Run = Callable[[], object]
 Tensor = Callable[[torch.Tensor], torch.Tensor]
 PEER = Path(__file__).with_name("speed_peer.py")
+BASELINES = Path(__file__).parent / "baselines"
+
+#: How much worse than the baseline a ratio may be.
+TOLERANCE = 0.25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +61,10 @@ class Work:
     amount : float
         What one run does, in the unit of `rate`.
     rate : str
-        ``"G/s"`` for multiply-adds a second, ``"ms"`` or ``"µs"`` for the time of a run.
+        ``"G/s"`` for multiply-adds a second, ``"ms"`` or ``"µs"`` for the time of a run, ``"B"`` for the bytes of an
+        element, which what is made returns instead of being timed.
     target : float
-        At least this rate, or at most this time.
+        At least this rate, or at most this time or memory.
     peer : str or None
         The peer's name for the work; None if it has nothing like it.
     plain : bool
@@ -94,6 +105,12 @@ def _scalar(tensor: Tensor) -> Run:
     return lambda: a + b
 
 
+def _memory(tensor: Tensor) -> Run:
+    x = tensor(_random(1000))
+    held = x._words if isinstance(x, xlnstorch.LNSTensor) else x
+    return lambda: held.untyped_storage().nbytes() / x.numel()
+
+
 def _convolution(tensor: Tensor) -> Run:
     images, weight = tensor(_random(4, 16, 32, 32)), tensor(_random(32, 16, 3, 3))
     return lambda: torch.nn.functional.conv2d(images, weight, padding=1)
@@ -130,6 +147,7 @@ WORKS = (
     Work("MLP 784-128-10, batch 64, one training step, lns16", lns16, _training_step, 1, "ms", 6.0, "step 7"),
     Work("conv2d 4×16×32×32 → 32, 3×3, lns16", lns16, _convolution, 4 * 32 * 32 * 32 * 144, "G/s", 1.5, "conv 7"),
     Work("one addition of scalars", lns16, _scalar, 1, "µs", 25.0, "scalar 7"),
+    Work("memory of an element, lns16", lns16, _memory, 1, "B", 2.0, "memory 7"),
 )
 
 
@@ -192,8 +210,10 @@ def measure(works, threads: int, rounds: int, least: float, peer: Peer | None, a
             taken["peer"] = []
         for _ in range(rounds):
             for name, times in taken.items():
-                seconds = peer.seconds(work.peer, threads, least) if name == "peer" else seconds_of(runs[name], least)
-                times.append(seconds)
+                if name == "peer":
+                    times.append(peer.seconds(work.peer, threads, least))
+                else:
+                    times.append(runs[name]() if work.rate == "B" else seconds_of(runs[name], least))
             advance()
         rows.append(_row(work, threads, taken))
     return rows
@@ -221,7 +241,44 @@ def _row(work: Work, threads: int, taken: dict[str, list[float]]) -> dict:
 def _figure(work: Work, seconds: float) -> float:
     if work.rate == "G/s":
         return work.amount / seconds / 1e9
-    return seconds * (1e6 if work.rate == "µs" else 1e3)
+    return seconds * {"B": 1, "ms": 1e3, "µs": 1e6}[work.rate]
+
+
+def baseline_file() -> Path:
+    """Return the file of this machine's baseline."""
+    name = "_".join(["speed", kernels.current(), f"torch-{torch.__version__.split('+')[0]}", _processor()])
+    return BASELINES / f"{re.sub(r'[^a-zA-Z0-9_.]+', '-', name).strip('-')}.json"
+
+
+def best_ratio(work: Work, seconds: float, enough: float = float("inf")) -> float:
+    """Return float32's time over ours, each the best that was seen, on one thread.
+
+    What else the machine does makes times longer and never shorter; so it is tried again, for so many `seconds`, until
+    the ratio is `enough`.
+    """
+    torch.set_num_threads(1)
+    ours = work.make(lambda values: lnstensor(values, format=work.format))
+    floats = work.make(lambda values: values.float())
+    ours(), floats()
+    best = [float("inf"), float("inf")]
+    start, rounds = time.perf_counter(), 0
+    while rounds < 3 or (best[1] / best[0] < enough and time.perf_counter() - start < seconds):
+        for i, run in enumerate((ours, floats)):
+            best[i] = min(best[i], seconds_of(run, 0.01))
+        rounds += 1
+    return best[1] / best[0]
+
+
+def worse(works: Iterable[Work], baseline: dict[str, float], seconds: float = 20.0) -> list[str]:
+    """Return a sentence for each work that is not in the baseline, or whose ratio is worse by more than a quarter."""
+    sentences = []
+    for work in works:
+        before = baseline.get(work.title)
+        if before is None:
+            sentences.append(f"{work.title}: not in the baseline")
+        elif (ratio := best_ratio(work, seconds, before * (1 - TOLERANCE))) < before * (1 - TOLERANCE):
+            sentences.append(f"{work.title}: {ratio:.3g} of float32's speed, {before:.3g} in the baseline")
+    return sentences
 
 
 def table_of(rows: list[dict]) -> Table:
@@ -251,6 +308,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=0.1, help="how long each takes in a round (0.1)")
     parser.add_argument("--threads", type=int, nargs="*", help="numbers of threads; by default 1 and all cores")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+    parser.add_argument("--check", action="store_true", help="compare with the baseline; exit 1 if anything is worse")
+    parser.add_argument("--write-baseline", action="store_true", help="keep what is found as this machine's baseline")
     args = parser.parse_args(arguments)
     works = [work for work in WORKS if args.only in work.title]
     if not works:
@@ -258,6 +317,8 @@ def main(arguments: list[str] | None = None) -> int:
     for name, values in [("--rounds", [args.rounds]), ("--threads", args.threads or [])]:
         if any(value < 1 for value in values):
             parser.error(f"{name} must be at least 1, not {min(values)}")
+    if args.check or args.write_baseline:
+        return _with_baseline([work for work in works if work.rate != "B"], args.write_baseline, parser)
     if args.make_peer:
         make_peer(args.make_peer)
     folder = args.make_peer or args.peer
@@ -278,6 +339,22 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         results_console().print(table_of(rows))
     return 0 if all(row["reached"] for row in rows if row["threads"] == 1) else 1
+
+
+def _with_baseline(works: list[Work], writes: bool, parser: argparse.ArgumentParser) -> int:
+    file = baseline_file()
+    if writes:
+        kept = json.loads(file.read_text()) if file.exists() else {}
+        passes = [[best_ratio(work, 5.0) for work in works] for _ in range(3)]
+        found = {work.title: round(min(ratios), 4) for work, *ratios in zip(works, *passes, strict=True)}
+        file.write_text(json.dumps({**kept, **found}, indent=1, ensure_ascii=False) + "\n")
+        return 0
+    if not file.exists():
+        parser.error(f"there is no baseline {file.name}; make one with --write-baseline")
+    sentences = worse(works, json.loads(file.read_text()))
+    for sentence in sentences:
+        sys.stderr.write(f"{sentence}\n")
+    return 1 if sentences else 0
 
 
 def _processor() -> str:

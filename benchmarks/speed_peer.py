@@ -1,7 +1,8 @@
 """The peer's side of benchmarks/speed.py: runs in an environment where xlnstorch is the package from PyPI (1.0.0).
 
-Answers each line of standard input, ``{"work": "matmul 7", "threads": 1, "least": 0.1}``, with the seconds of one run:
-of the faster of its two implementations of the Gaussian logarithms, ``ideal`` and ``tab``. Nothing of this repository
+Answers each line of standard input, ``{"work": "matmul 7", "threads": 1, "least": 0.1}``, with the seconds of one run,
+of the faster of its two implementations of the Gaussian logarithms, ``ideal`` and ``tab``, or for ``"memory 7"`` with
+the bytes of an element. Nothing of this repository
 is imported, since it has the same name.
 """
 
@@ -88,6 +89,8 @@ def _use_table(frac_bits):
 
 
 def _seconds(name, least):
+    if name.startswith("memory"):
+        return _memory(int(name.split()[1]))
     times = []
     runs, frac_bits = _runs(name)
     for implementation, run in runs.items():
@@ -100,6 +103,13 @@ def _seconds(name, least):
             count += 1
         times.append(passed / count)
     return min(times)
+
+
+def _memory(frac_bits):
+    """Return how many bytes an element has in the tensors that one of the package's holds."""
+    x = xlnstorch.lnstensor(_random(1000), f=frac_bits)
+    held = [value for value in vars(x).values() if isinstance(value, torch.Tensor) and value.numel() == 1000]
+    return sum(value.untyped_storage().nbytes() for value in held) / 1000
 
 
 def main():
