@@ -1,9 +1,8 @@
 """The peer's side of benchmarks/speed.py: runs in an environment where xlnstorch is the package from PyPI (1.0.0).
 
 Answers each line of standard input, ``{"work": "matmul 7", "threads": 1, "least": 0.1}``, with the seconds of one run,
-of the faster of its two implementations of the Gaussian logarithms, ``ideal`` and ``tab``, or for ``"memory 7"`` with
-the bytes of an element. Nothing of this repository
-is imported, since it has the same name.
+of the faster of its two implementations of the Gaussian logarithms, ``ideal`` and ``tab``; or for ``"memory 7"`` with
+the bytes of an element. Nothing of this repository is imported, since it has the same name.
 """
 
 from __future__ import annotations
