@@ -97,6 +97,7 @@ void product(const lns::Format &format) {
     p.format = &format;
     p.wide = &wide;
     p.tree = random(0, 1);
+    p.threads = int(random(1, 8));
     p.batches = random(1, 2);
     p.rows = random(1, 70);
     p.terms = random(0, 40);

@@ -88,6 +88,7 @@ struct Product : Factors {
     const Format *format, *wide;  // of the words, and of the running sum: that with the guard bits
     int guard_bits = 0;
     bool tree = false;
+    int threads = 1;  // that share the work
     void *out;
     int64_t out_strides[3];  // batch, row and column
 };

@@ -231,8 +231,9 @@ Undecided product(const Format &format, const Format &wide, int guard_bits, bool
     p.out = out.data();
     for (int i = 0; i < 3; ++i) p.out_strides[i] = out.stride(i);
     if (p.batches * p.rows * p.columns == 0) return {};
+    p.threads = threads_for(p, threads);
     const Kernels *kernels = chosen;
-    return shared(kernels->product_tasks(p), threads_for(p, threads),
+    return shared(kernels->product_tasks(p), p.threads,
                   [&](int64_t task, Undecided &undecided) { kernels->product(p, task, undecided); });
 }
 

@@ -18,7 +18,8 @@ namespace LNS_ISA {
 
 using lns::Product;
 
-constexpr int64_t task_rows = 64, task_panels = 2;
+// Of a task at most; and fewer rows, but no fewer than that, where there would be no task for each thread.
+constexpr int64_t task_rows = 64, least_rows = 16, task_panels = 2;
 
 // Terms at a time, so that a panel and a table share the nearest cache; a power of two, so that in a tree they have one
 // sum.
@@ -139,12 +140,14 @@ class ProductRun {
   public:
     ProductRun(const Product &p, Undecided &undecided) : p_(p), undecided_(undecided) {}
 
+    static int64_t tasks(const Product &p) { return p.batches * ceiling(p.rows, rows_of_task(p)) * across(p); }
+
     void run(int64_t task) {
-        const int64_t across = ceiling(p_.columns, task_panels * panel<T>), down = ceiling(p_.rows, task_rows);
-        batch_ = task / (across * down);
-        row_ = task / across % down * task_rows;
-        column_ = task % across * task_panels * panel<T>;
-        rows_ = std::min(task_rows, p_.rows - row_);
+        const int64_t rows = rows_of_task(p_), down = ceiling(p_.rows, rows);
+        batch_ = task / (across(p_) * down);
+        row_ = task / across(p_) % down * rows;
+        column_ = task % across(p_) * task_panels * panel<T>;
+        rows_ = std::min(rows, p_.rows - row_);
         columns_ = std::min(task_panels * panel<T>, p_.columns - column_);
         vectors_ = ceiling(columns_, lanes<T>);
         panels_ = ceiling(vectors_, widest<T>);
@@ -179,6 +182,13 @@ class ProductRun {
     std::vector<T> a_;          // codes of a block of terms, row by row, less the bias
     bool is_sparse_ = false;
     std::vector<Nonzero<T>> nonzero_;  // the rows of a sparse block
+
+    static int64_t across(const Product &p) { return ceiling(p.columns, task_panels * panel<T>); }
+
+    static int64_t rows_of_task(const Product &p) {
+        const int64_t tasks = p.threads > 1 ? ceiling(2 * p.threads, p.batches * across(p)) : 1;
+        return std::clamp(ceiling(p.rows, tasks), least_rows, task_rows);
+    }
 
     // Panels are of the same width, or differ by one vector.
     int64_t width_of(int64_t index) const { return vectors_ / panels_ + (index < vectors_ % panels_); }
@@ -412,9 +422,9 @@ class ProductRun {
 };
 
 inline int64_t product_tasks(const Product &p) {
-    int64_t width = 0;
-    with_codes(*p.wide, [&]<class T>() { width = task_panels * panel<T>; });
-    return p.batches * ceiling(p.rows, task_rows) * ceiling(p.columns, width);
+    int64_t tasks = 0;
+    with_codes(*p.wide, [&]<class T>() { tasks = ProductRun<T>::tasks(p); });
+    return tasks;
 }
 
 inline void product(const Product &p, int64_t task, Undecided &undecided) {
