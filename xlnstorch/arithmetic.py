@@ -235,13 +235,15 @@ def order(format: LNSFormat, a: Words) -> torch.Tensor:
 
 
 def from_order(format: LNSFormat, order: torch.Tensor) -> Words:
-    """Return the words of which :func:`order` gave these numbers."""
+    """Return the words of which :func:`order` gave these numbers.
+
+    Infinities are beyond all words, and become the largest; NaN becomes zero where there is no word for it.
+    """
     if (words := kernels.from_order(format, order)) is not None:
         return words
-    if not format.specials:
-        return format.pack(order < 0, order.abs().to(torch.int64))
     nan = torch.isnan(order)
-    return format.pack((order < 0) | nan, torch.where(nan, 0.0, order).abs().to(torch.int64))
+    field = torch.where(nan, 0.0, order).abs().clamp(max=format.max_field).to(torch.int64)
+    return format.pack((order < 0) | nan if format.specials else order < 0, field)
 
 
 def fit(

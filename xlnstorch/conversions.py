@@ -60,14 +60,10 @@ def encode(format: LNSFormat, values: torch.Tensor) -> torch.Tensor:
     ValueError
         NaN, in a format that has no word for it.
     """
-    if (
-        values.dtype.is_floating_point
-        and (found := kernels.encode(format, values.detach().to(torch.float64))) is not None
-    ):
-        words, left = found
-        if len(left):
-            words.view(-1)[left] = _encode(format, values.detach().reshape(-1)[left])
-        return words
+    if values.dtype.is_floating_point:
+        rest = functools.partial(_encode, format)
+        if (words := kernels.encode(format, values.detach().to(torch.float64), rest)) is not None:
+            return words
     return _encode(format, values)
 
 
@@ -365,19 +361,20 @@ def unpack(format: LNSFormat, packed: torch.Tensor) -> torch.Tensor:
     return words_from_log(format, (packed & 1).bool(), torch.where(packed <= LNS_ZERO, -LOG_LIMIT, packed >> 1), nan)
 
 
-@functools.lru_cache(maxsize=4096, typed=True)
 def encode_scalar(format: LNSFormat, value: float) -> int:
     """Return the word, as torch holds it, nearest to one Python number; see :func:`encode`."""
-    if isinstance(value, int) and abs(value) > 2**53:
-        log = min(format.scale.log_exact(Fraction(abs(value))), LOG_LIMIT)
-        return int(words_from_log(format, torch.tensor(value < 0), torch.tensor(log)))
-    if isinstance(value, float) and math.isnan(value) and not format.specials:
-        raise ValueError(f"{format} has no word for NaN")
-    return int(encode(format, torch.tensor(value, dtype=torch.float64)))
+    return int(scalar_words(format, value, None))
 
 
 @functools.lru_cache(maxsize=4096, typed=True)
 def scalar_words(format: LNSFormat, value: float, device: torch.device | None) -> torch.Tensor:
     """Return :func:`encode_scalar` as a tensor without dimensions: the same each time, so not to be written to."""
     with torch.inference_mode(False):
-        return torch.tensor(encode_scalar(format, value), dtype=format.dtype, device=device)
+        if isinstance(value, int) and abs(value) > 2**53:
+            log = min(format.scale.log_exact(Fraction(abs(value))), LOG_LIMIT)
+            words = words_from_log(format, torch.tensor(value < 0), torch.tensor(log))
+        elif isinstance(value, float) and math.isnan(value) and not format.specials:
+            raise ValueError(f"{format} has no word for NaN")
+        else:
+            words = encode(format, torch.tensor(value, dtype=torch.float64))
+        return words.to(device)

@@ -39,6 +39,8 @@ def test_the_table_has_a_line_for_each_work(capsys):
     ("arguments", "message"),
     [
         (["--only", "nothing"], "--only must be part of a title, not 'nothing'"),
+        (["--only", "memory", "--check"], "--only must be part of a title, not 'memory'"),
+        (["--check", "--write-baseline"], "argument --write-baseline: not allowed with argument --check"),
         (["--peer", "/no/such"], "--peer must be a virtual environment, not /no/such; --make-peer makes one"),
         (["--rounds", "0"], "--rounds must be at least 1, not 0"),
         (["--threads", "0"], "--threads must be at least 1, not 0"),

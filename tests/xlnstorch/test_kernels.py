@@ -56,6 +56,7 @@ ACCUMULATORS = [
     LinearAccumulator(),
     LinearAccumulator(table_bits=18, frac_bits=4),  # small terms are cut off
     LinearAccumulator(table_bits=28),
+    LinearAccumulator(table_bits=23, frac_bits=24),  # registers with no digit to spare
     LinearAccumulator(table_bits=50),
 ]
 

@@ -7,7 +7,7 @@ import torch
 from lnstesting import check, exactly, sample
 
 import xlnstorch
-from xlnstorch import LNSTensor, from_words, lns8, lns16, lnstensor
+from xlnstorch import LNSFormat, LNSTensor, arithmetic, from_words, lns8, lns16, lnstensor
 
 
 @pytest.fixture
@@ -146,3 +146,33 @@ def test_dimensions_are_checked():
     for select in (x.sort, x.median, x.cummax, x.argmax):
         with pytest.raises(IndexError, match=exactly(text)):
             select(2)
+
+
+@pytest.mark.usefixtures("kernel")
+class TestWhatIsNoWordsOrder:
+    """NaN and infinities, which torch puts in where there is nothing to select."""
+
+    def test_nothing_has_no_median(self):
+        assert torch.median(lnstensor([1.0, 2.0], format=lns16)[:0])._words.item() == 0
+
+    def test_a_window_of_padding_has_the_most_negative_word(self):
+        x = lnstensor([[[1.0, 2.0]]], format=lns16)
+        pooled = torch.nn.functional.max_pool1d(x, kernel_size=2, stride=1, padding=1, dilation=3)
+        assert pooled.words.tolist() == [[[0xFFFF]]]
+
+    @pytest.mark.parametrize("specials", [False, True])
+    def test_words_of_any_number(self, specials):
+        format = LNSFormat(8, 7, specials=specials)
+        orders = torch.tensor([math.nan, math.inf, -math.inf, 3.0, -3.0, -0.0], dtype=torch.float64)
+        words = format.to_unsigned(arithmetic.from_order(format, orders)).tolist()
+        assert words == [0x8000 if specials else 0, 0x7FFF, 0xFFFF, 3, 0x8003, 0]
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("format", [lns16, LNSFormat(8, 15)], ids=repr)
+def test_results_are_laid_out_as_operands(format):
+    x = sample(format, 2, 3, 4, 5, seed=1).contiguous(memory_format=torch.channels_last)
+    of_one = [torch.exp(x), torch.maximum(x, x), x.sort().values, -x, x.value, LNSTensor(x._words, format).value]
+    assert {y.stride() for y in of_one} == {x.stride()}
+    assert lnstensor(x.value, format=format).stride() == x.stride()
+    assert torch.equal(lnstensor(x.value, format=format)._words, x._words)

@@ -117,3 +117,14 @@ def test_products_with_plain_tensors_and_empty_ones(format):
 def test_shapes_of_products_are_checked(op, shapes):
     with pytest.raises(RuntimeError):
         op(*(xlnstorch.ones(*shape, format=lns16) for shape in shapes))
+
+
+@pytest.mark.parametrize("format", [lns16, xlnstorch.LNSFormat(8, 7, specials=True)], ids=repr)
+def test_where_there_is_nothing_to_put_a_sum_nothing_is_added(format):
+    x = LNSTensor(torch.zeros(20_000, 0, dtype=torch.int16), format)
+    seen = []
+    with xlnstorch.observe.observing(seen.append):
+        assert x.sum(0).shape == (0,)
+        assert x.mean(0, keepdim=True).shape == (1, 0)
+        assert x.sum(1).tolist() == [0.0] * 20_000
+    assert {operation.name for operation in seen} <= {"div"}

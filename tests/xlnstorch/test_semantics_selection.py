@@ -202,3 +202,18 @@ def test_variance_word_for_word():
     variance, same_mean = torch.var_mean(x)
     check_numbers(same_mean, mean)
     check_numbers(variance, squares / 3)
+
+
+def test_what_is_not_taken_may_be_no_word():
+    x = lnstensor([1.0, 2.0], format=lns16)
+    for taken in (torch.tensor([True, False]), torch.tensor([1, 0]) == 1):
+        assert torch.where(taken, x, torch.tensor([torch.nan, 5.0])).tolist() == [1.0, lnstensor(5.0, format=lns16)]
+    with pytest.warns(UserWarning, match="uint8"):
+        mixed = torch.where(torch.tensor([1, 0], dtype=torch.uint8), x, torch.tensor([torch.nan, 5.0]))
+    assert mixed.tolist() == [1.0, lnstensor(5.0, format=lns16)]
+
+
+def test_an_lns_tensor_is_no_condition():
+    x = lnstensor([1.0, 0.0], format=lns16)
+    with pytest.raises(TypeError, match="takes a condition of truth values, not an LNSTensor of lns16"):
+        torch.where(x, x, x)

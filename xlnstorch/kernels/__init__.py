@@ -1,6 +1,6 @@
 """Compiled kernels: the arithmetic of :mod:`xlnstorch.arithmetic` on CPU tensors, to the same bits, in C++.
 
-Each function returns None where there is no kernel for what it is given, and the caller computes with torch instead:
+Each function returns None or False where there is no kernel for what it is given, and the caller computes with torch:
 without the compiled module, on another device, for a format with specials, or for an adder that no kernel knows.
 
 The environment variable ``LNS_KERNELS`` chooses the instruction set: ``avx512``, ``avx2`` or ``plain``, the best that

@@ -31,12 +31,16 @@ class AccumulateRun {
                 load_codes(*s_.format, s_.b, place(s_.b_strides, term + k, column_), s_.b_strides[2], columns_,
                            b.data() + k * tile_columns);
             for (int64_t row = 0; row < rows_; ++row) pack(row, term, count, a.data() + row * depth);
-            if (s_.significand_bits <= whole_bits)
-                add<1>(count, a.data(), b.data());
-            else if (s_.significand_bits <= 32)
-                add<2>(count, a.data(), b.data());
-            else
-                add<3>(count, a.data(), b.data());
+            switch (lns::digits_of_term(s_.significand_bits)) {
+                case 1:
+                    add<1>(count, a.data(), b.data());
+                    break;
+                case 2:
+                    add<2>(count, a.data(), b.data());
+                    break;
+                default:
+                    add<3>(count, a.data(), b.data());
+            }
         }
         const int64_t results = s_.batches * s_.rows * s_.columns;
         for (int64_t row = 0; row < rows_; ++row)
@@ -48,9 +52,6 @@ class AccumulateRun {
 
   private:
     static constexpr int64_t low = 0xffffffff;
-
-    // Significands of so few bits are added as they are, up to 31 places further up: as many as `depth` fit int64.
-    static constexpr int whole_bits = 23;
 
     // What one term adds to registers side by side.
     struct Terms {
@@ -82,8 +83,7 @@ class AccumulateRun {
         for (int64_t k = 0; k < count; ++k) codes[k] -= 4 * s_.format->bias();
     }
 
-    // Each term adds to `reach` digits.
-    template <int reach>
+    template <int digits>
     void add(int64_t terms, const int64_t *a, const int64_t *b) {
         Terms parts;
         for (int64_t row = 0; row < rows_; ++row, a += depth) {
@@ -92,9 +92,9 @@ class AccumulateRun {
                 split(a[k], b + k * tile_columns, parts);
                 int64_t *limbs = register_of(row, 0);
                 for (int64_t column = 0; column < columns_; ++column, limbs += s_.limbs)
-                    add_to<reach>(limbs + parts.limbs[column], parts.integers[column], int(parts.places[column]));
+                    add_to<digits>(limbs + parts.limbs[column], parts.integers[column], int(parts.places[column]));
             }
-            for (int64_t column = 0; reach == 1 && column < columns_; ++column) carry(register_of(row, column));
+            for (int64_t column = 0; digits == 1 && column < columns_; ++column) carry(register_of(row, column));
         }
     }
 
@@ -114,12 +114,12 @@ class AccumulateRun {
         }
     }
 
-    template <int reach>
+    template <int digits>
     static void add_to(int64_t *limbs, int64_t integer, int place) {
         const auto up = [=](int64_t v) { return int64_t(uint64_t(v) << place); };
-        if constexpr (reach == 1) {
+        if constexpr (digits == 1) {
             limbs[0] += up(integer);
-        } else if constexpr (reach == 2) {
+        } else if constexpr (digits == 2) {
             const int64_t part = up(integer);
             limbs[0] += part & low;
             limbs[1] += part >> 32;

@@ -75,13 +75,15 @@ inline void order(const Format &format, const void *words, int64_t first, int64_
     });
 }
 
-// The words of which `order` gave these numbers.
+// The words of which `order` gave these numbers; the largest of what is beyond them, and zero of what is no number.
 inline void from_order(const Format &format, const double *orders, int64_t count, void *words, int64_t first) {
     const int log_bits = format.log_bits;
+    const double last = double(format.max_field());
     with_words(format, [&]<class W>() {
         W *to = (W *)words + first;
         for (int64_t i = 0; i < count; ++i) {
-            const int64_t key = int64_t(orders[i]);
+            const double capped = orders[i] > last ? last : orders[i] < -last ? -last : orders[i];
+            const int64_t key = capped == capped ? int64_t(capped) : 0;
             to[i] = W(key < 0 ? -key | int64_t(1) << log_bits : key);
         }
     });

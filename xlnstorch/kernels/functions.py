@@ -1,8 +1,9 @@
-"""The kernels as functions of word tensors; each returns None where there is no kernel for what it is given."""
+"""The kernels as functions of word tensors; each returns None or False where there is none for what it is given."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -142,16 +143,17 @@ def accumulate(
     return True
 
 
-def encode(format: LNSFormat, values: torch.Tensor) -> tuple[Words, torch.Tensor] | None:
-    """Return the words nearest to float64 values, and the flat indices of those that are left to who called."""
+def encode(format: LNSFormat, values: torch.Tensor, rest: Callable[[torch.Tensor], Words]) -> Words | None:
+    """Return the words nearest to float64 values; `rest` computes those that the kernel does not decide."""
     engine = _engine_for(format, values)
     if engine is None or not curves.serves(format):
         return None
-    values = values.contiguous()
-    words = torch.empty(values.shape, dtype=format.dtype)
+    words, flat_values, flat_words = _paired(values, format.dtype)
     threads = torch.get_num_threads()
-    left = compiled().encode(engine.plain, to_dlpack(values.view(-1)), to_dlpack(words.view(-1)), threads)
-    return words, torch.tensor(left, dtype=torch.int64)
+    left = compiled().encode(engine.plain, to_dlpack(flat_values), to_dlpack(flat_words), threads)
+    if left:
+        flat_words[left] = rest(flat_values[left])
+    return words
 
 
 def decode(format: LNSFormat, words: Words) -> torch.Tensor | None:
@@ -161,10 +163,9 @@ def decode(format: LNSFormat, words: Words) -> torch.Tensor | None:
         return None
     if format.frac_bits > _MAX_TABLED_FRAC_BITS or format.int_bits > _NORMAL_INT_BITS:
         return None
-    words = words.contiguous()
-    values = torch.empty(words.shape, dtype=torch.float64)
+    values, flat_words, flat_values = _paired(words, torch.float64)
     significands, threads = to_dlpack(_significands(format.scale)), torch.get_num_threads()
-    compiled().decode(engine.plain, significands, to_dlpack(words.view(-1)), to_dlpack(values.view(-1)), threads)
+    compiled().decode(engine.plain, significands, to_dlpack(flat_words), to_dlpack(flat_values), threads)
     return values
 
 
@@ -173,9 +174,8 @@ def order(format: LNSFormat, words: Words) -> torch.Tensor | None:
     engine = _engine_for(format, words)
     if engine is None:
         return None
-    words = words.contiguous()
-    orders = torch.empty(words.shape, dtype=torch.float64)
-    compiled().order(engine.plain, to_dlpack(words.view(-1)), to_dlpack(orders.view(-1)), torch.get_num_threads())
+    orders, flat_words, flat_orders = _paired(words, torch.float64)
+    compiled().order(engine.plain, to_dlpack(flat_words), to_dlpack(flat_orders), torch.get_num_threads())
     return orders
 
 
@@ -184,10 +184,17 @@ def from_order(format: LNSFormat, orders: torch.Tensor) -> Words | None:
     engine = _engine_for(format, orders)
     if engine is None:
         return None
-    orders = orders.contiguous()
-    words = torch.empty(orders.shape, dtype=format.dtype)
-    compiled().from_order(engine.plain, to_dlpack(orders.view(-1)), to_dlpack(words.view(-1)), torch.get_num_threads())
+    words, flat_orders, flat_words = _paired(orders, format.dtype)
+    compiled().from_order(engine.plain, to_dlpack(flat_orders), to_dlpack(flat_words), torch.get_num_threads())
     return words
+
+
+def _paired(source: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return a new tensor with the strides of `source`, if that has no gaps, and views of both in memory's order."""
+    result = torch.empty_like(source, dtype=dtype)
+    if result.stride() != source.stride():
+        source = torch.empty_like(source).copy_(source)
+    return result, source.as_strided((source.numel(),), (1,)), result.as_strided((source.numel(),), (1,))
 
 
 @functools.lru_cache(maxsize=16)

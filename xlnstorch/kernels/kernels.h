@@ -93,6 +93,12 @@ struct Product : Factors {
     int64_t out_strides[3];  // batch, row and column
 };
 
+// How many digits of a register a term adds to. Significands of 23 bits are added as they are, up to 31 places further
+// up, as 256 of them fit int64; others are cut into digits.
+constexpr int digits_of_term(int significand_bits) {
+    return significand_bits <= 23 ? 1 : significand_bits <= 32 ? 2 : 3;
+}
+
 // Their sums in fixed point: see xlnstorch/accumulators/linear.py.
 struct Accumulation : Factors {
     const Format *format;

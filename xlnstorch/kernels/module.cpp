@@ -247,7 +247,7 @@ void accumulate(const Format &format, const Integers &antilog, int64_t shift, in
     check(int64_t(out.shape(1)) == results, "there must be as many registers as results");
     const int64_t most = (format.max_field() >> format.gaussian.frac_bits) + shift;
     check(significand_bits <= 63 &&
-              int64_t(out.shape(0)) > std::max<int64_t>(0, most) / 32 + (significand_bits > 23 ? 2 : 0),
+              int64_t(out.shape(0)) > std::max<int64_t>(0, most) / 32 + digits_of_term(significand_bits) - 1,
           "registers must hold every term");
     s.format = &format;
     s.antilog = antilog.data();

@@ -126,10 +126,12 @@ def isfinite(func, self):
 
 @register(aten.where.self, prims.where.default)
 def where(func, condition, self, other):
+    if isinstance(condition, LNSTensor):
+        raise TypeError(f"{func} takes a condition of truth values, not an LNSTensor of {condition.format}")
     if not isinstance(self, LNSTensor):
         self = _taken(condition, self)
     if not isinstance(other, LNSTensor):
-        other = _taken(~condition, other)
+        other = _taken(torch.logical_not(condition), other)
     format, (a, b) = operands(func, self, other)
     return LNSTensor(torch.where(condition, a, b), format)
 

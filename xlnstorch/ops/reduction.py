@@ -21,7 +21,7 @@ def _sum_words(func, self: LNSTensor, dims, keepdim: bool, dtype):
     only_float64(func, self, dtype)
     rank = self.dim()
     over = sorted(reduction_dims(self.shape, tuple(dims) if dims else None)) if rank else []
-    if len(over) == 1 and self.shape[over[0]]:
+    if len(over) == 1 and self.numel():
         total = self.format.accumulator.sum(self.format, self._words, over[0])
         return total.unsqueeze(over[0]) if keepdim else total, self.shape[over[0]]
     kept = [d for d in range(rank) if d not in over]
