@@ -276,8 +276,8 @@ def test_terms_that_leave_the_range_after_many_that_do_not(accumulator):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_threads_do_the_same(path):
-    a, b = sample(lns16, 150, 90, seed=1, near=True), sample(lns16, 90, 700, seed=2, near=True)
-    c = sample(lns16, 300, 700, seed=3)
+    a, b = sample(lns16, 150, 90, seed=1, near=True), sample(lns16, 90, 1000, seed=2, near=True)
+    c = sample(lns16, 5000, 1000, seed=3)  # enough for three threads
     before = torch.get_num_threads()
     with kernels.using(path):
         alone = lns16.accumulator.matmul(lns16, a, b), arithmetic.add(lns16, c, c.flip(0))

@@ -54,10 +54,24 @@ void use(const std::string &name) {
     throw std::invalid_argument("this machine has no kernels " + name);
 }
 
-// Elements that a thread takes at a time: some ten microseconds' worth, about as long as one takes to start.
+// Elements that a thread takes at a time.
 constexpr int64_t step = 1 << 15;
 
 // Threads ----------------------------------------------------------------------------------------------------------
+
+// Estimates of how long one element, or one multiply-addition, takes.
+constexpr double elementwise_ns = 0.4, tabled_ns = 0.25, computed_ns = 2.5, fixed_ns = 3.5, encoded_ns = 7,
+                 decoded_ns = 2;
+
+double addition_ns(const Gaussian &gaussian) {
+    return gaussian.kind == Gaussian::TABLE ? tabled_ns : computed_ns;
+}
+
+// As many threads as have a millisecond each: on a virtual machine, one takes about as long to start where the
+// processor slept.
+int threads_for(double ns, int threads) {
+    return int(std::clamp(ns / 1e6, 1.0, double(std::max(1, threads))));
+}
 
 // Calls function(task, undecided) for every task; on `threads` threads, of which this is one. They end with the call,
 // so that a process may fork at any other time.
@@ -89,12 +103,13 @@ Undecided shared(int64_t tasks, int threads, F &&function) {
     return all;
 }
 
-// The same over `total` elements, for function(first, count, undecided).
+// The same over `total` elements, which take so long each, for function(first, count, undecided).
 template <class F>
-Undecided in_steps(int64_t total, int threads, F &&function) {
-    return shared((total + step - 1) / step, threads, [&](int64_t task, Undecided &undecided) {
-        function(task * step, std::min(step, total - task * step), undecided);
-    });
+Undecided in_steps(int64_t total, double ns, int threads, F &&function) {
+    return shared((total + step - 1) / step, threads_for(double(total) * ns, threads),
+                  [&](int64_t task, Undecided &undecided) {
+                      function(task * step, std::min(step, total - task * step), undecided);
+                  });
 }
 
 // Arguments --------------------------------------------------------------------------------------------------------
@@ -184,7 +199,8 @@ Undecided elementwise(const Format &format, int operation, const Words &a, const
     }
     simplify(e);
     const Kernels *kernels = chosen;
-    return in_steps(total, threads, [&](int64_t first, int64_t count, Undecided &undecided) {
+    const double ns = e.operation <= SUB ? elementwise_ns + addition_ns(format.gaussian) : elementwise_ns;
+    return in_steps(total, ns, threads, [&](int64_t first, int64_t count, Undecided &undecided) {
         kernels->elementwise(e, first, first + count, undecided);
     });
 }
@@ -210,9 +226,8 @@ void take(const Format &format, const std::optional<Words> &a, const Words &b, F
     }
 }
 
-// For so little work a thread takes longer to start.
-int threads_for(const Factors &factors, int threads) {
-    return factors.batches * factors.rows * factors.columns * factors.terms < 1 << 16 ? 1 : threads;
+double terms_of(const Factors &factors) {
+    return double(factors.batches * factors.rows * factors.columns * factors.terms);
 }
 
 Undecided product(const Format &format, const Format &wide, int guard_bits, bool tree, const std::optional<Words> &a,
@@ -231,7 +246,7 @@ Undecided product(const Format &format, const Format &wide, int guard_bits, bool
     p.out = out.data();
     for (int i = 0; i < 3; ++i) p.out_strides[i] = out.stride(i);
     if (p.batches * p.rows * p.columns == 0) return {};
-    p.threads = threads_for(p, threads);
+    p.threads = threads_for(terms_of(p) * addition_ns(wide.gaussian), threads);
     const Kernels *kernels = chosen;
     return shared(kernels->product_tasks(p), p.threads,
                   [&](int64_t task, Undecided &undecided) { kernels->product(p, task, undecided); });
@@ -257,7 +272,7 @@ void accumulate(const Format &format, const Integers &antilog, int64_t shift, in
     s.out = out.data();
     if (results == 0) return;
     const Kernels *kernels = chosen;
-    shared(kernels->accumulate_tasks(s), threads_for(s, threads),
+    shared(kernels->accumulate_tasks(s), threads_for(terms_of(s) * fixed_ns, threads),
            [&](int64_t task, Undecided &) { kernels->accumulate(s, task); });
 }
 
@@ -267,9 +282,10 @@ Undecided encode(const Format &format, const Doubles &values, const Words &out, 
     check(out.size() == values.size(), "there must be as many words as values");
     check(format.gaussian.curve.margin > 0, "the format has no constants to encode with");
     const Kernels *kernels = chosen;
-    return in_steps(int64_t(values.size()), threads, [&](int64_t first, int64_t count, Undecided &undecided) {
-        kernels->encode(format, values.data() + first, count, out.data(), first, undecided);
-    });
+    return in_steps(int64_t(values.size()), encoded_ns, threads,
+                    [&](int64_t first, int64_t count, Undecided &undecided) {
+                        kernels->encode(format, values.data() + first, count, out.data(), first, undecided);
+                    });
 }
 
 void decode(const Format &format, const Doubles &table, const Words &words, const Values &out, int threads) {
@@ -277,7 +293,7 @@ void decode(const Format &format, const Doubles &table, const Words &words, cons
     check(out.size() == words.size(), "there must be as many values as words");
     check(table.size() == size_t(1) << format.gaussian.frac_bits, "the table must have one entry for each fraction");
     const Kernels *kernels = chosen;
-    in_steps(int64_t(words.size()), threads, [&](int64_t first, int64_t count, Undecided &) {
+    in_steps(int64_t(words.size()), decoded_ns, threads, [&](int64_t first, int64_t count, Undecided &) {
         kernels->decode(format, table.data(), words.data(), first, count, out.data() + first);
     });
 }
@@ -286,7 +302,7 @@ void order(const Format &format, const Words &words, const Values &out, int thre
     check_words(format, words);
     check(out.size() == words.size(), "there must be as many numbers as words");
     const Kernels *kernels = chosen;
-    in_steps(int64_t(words.size()), threads, [&](int64_t first, int64_t count, Undecided &) {
+    in_steps(int64_t(words.size()), decoded_ns, threads, [&](int64_t first, int64_t count, Undecided &) {
         kernels->order(format, words.data(), first, count, out.data() + first);
     });
 }
@@ -295,7 +311,7 @@ void from_order(const Format &format, const Doubles &orders, const Words &out, i
     check_words(format, out);
     check(out.size() == orders.size(), "there must be as many words as numbers");
     const Kernels *kernels = chosen;
-    in_steps(int64_t(orders.size()), threads, [&](int64_t first, int64_t count, Undecided &) {
+    in_steps(int64_t(orders.size()), decoded_ns, threads, [&](int64_t first, int64_t count, Undecided &) {
         kernels->from_order(format, orders.data() + first, count, out.data(), first);
     });
 }

@@ -186,7 +186,7 @@ class ProductRun {
     static int64_t across(const Product &p) { return ceiling(p.columns, task_panels * panel<T>); }
 
     static int64_t rows_of_task(const Product &p) {
-        const int64_t tasks = p.threads > 1 ? ceiling(2 * p.threads, p.batches * across(p)) : 1;
+        const int64_t tasks = ceiling(p.threads, p.batches * across(p));
         return std::clamp(ceiling(p.rows, tasks), least_rows, task_rows);
     }
 
