@@ -8,6 +8,7 @@
 namespace LNS_ISA {
 
 using lns::Accumulation;
+using lns::ceiling;
 
 class AccumulateRun {
   public:
@@ -28,7 +29,7 @@ class AccumulateRun {
         for (int64_t term = 0; term < s_.terms; term += depth) {
             const int64_t count = std::min(depth, s_.terms - term);
             for (int64_t k = 0; k < count; ++k)
-                load_codes(*s_.format, s_.b, place(s_.b_strides, term + k, column_), s_.b_strides[2], columns_,
+                load_codes(*s_.format, s_.b, s_.place_in_b(batch_, term + k, column_), s_.b_strides[2], columns_,
                            b.data() + k * tile_columns);
             for (int64_t row = 0; row < rows_; ++row) pack(row, term, count, a.data() + row * depth);
             switch (lns::digits_of_term(s_.significand_bits)) {
@@ -42,11 +43,10 @@ class AccumulateRun {
                     add<3>(count, a.data(), b.data());
             }
         }
-        const int64_t results = s_.batches * s_.rows * s_.columns;
         for (int64_t row = 0; row < rows_; ++row)
             for (int64_t column = 0; column < columns_; ++column)
                 for (int64_t limb = 0; limb < s_.limbs; ++limb)
-                    s_.out[limb * results + (batch_ * s_.rows + row_ + row) * s_.columns + column_ + column] +=
+                    s_.out[limb * s_.results() + (batch_ * s_.rows + row_ + row) * s_.columns + column_ + column] +=
                         register_of(row, column)[limb];
     }
 
@@ -62,12 +62,8 @@ class AccumulateRun {
     int64_t batch_, row_, column_, rows_, columns_;
     std::vector<int64_t> registers_;
 
-    static int64_t down(const Accumulation &s) { return (s.rows + tile_rows - 1) / tile_rows; }
-    static int64_t across(const Accumulation &s) { return (s.columns + tile_columns - 1) / tile_columns; }
-
-    int64_t place(const int64_t *strides, int64_t second, int64_t third) const {
-        return batch_ * strides[0] + second * strides[1] + third * strides[2];
-    }
+    static int64_t down(const Accumulation &s) { return ceiling(s.rows, tile_rows); }
+    static int64_t across(const Accumulation &s) { return ceiling(s.columns, tile_columns); }
 
     int64_t *register_of(int64_t row, int64_t column) {
         return registers_.data() + (row * columns_ + column) * s_.limbs;
@@ -79,7 +75,7 @@ class AccumulateRun {
             std::fill(codes, codes + count, 0);
             return;
         }
-        load_codes(*s_.format, s_.a, place(s_.a_strides, row_ + row, term), s_.a_strides[2], count, codes);
+        load_codes(*s_.format, s_.a, s_.place_in_a(batch_, row_ + row, term), s_.a_strides[2], count, codes);
         for (int64_t k = 0; k < count; ++k) codes[k] -= 4 * s_.format->bias();
     }
 

@@ -171,22 +171,22 @@ def decode(format: LNSFormat, words: Words) -> torch.Tensor | None:
 
 def order(format: LNSFormat, words: Words) -> torch.Tensor | None:
     """Return float64 numbers ordered as the words are, as :func:`xlnstorch.arithmetic.order`."""
-    engine = _engine_for(format, words)
-    if engine is None:
-        return None
-    orders, flat_words, flat_orders = _paired(words, torch.float64)
-    compiled().order(engine.plain, to_dlpack(flat_words), to_dlpack(flat_orders), torch.get_num_threads())
-    return orders
+    return _each("order", format, words, torch.float64)
 
 
 def from_order(format: LNSFormat, orders: torch.Tensor) -> Words | None:
     """Return the words of which :func:`order` gave these numbers."""
-    engine = _engine_for(format, orders)
+    return _each("from_order", format, orders, format.dtype)
+
+
+def _each(name: str, format: LNSFormat, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
+    """Return what a function of the compiled module makes of each element."""
+    engine = _engine_for(format, source)
     if engine is None:
         return None
-    words, flat_orders, flat_words = _paired(orders, format.dtype)
-    compiled().from_order(engine.plain, to_dlpack(flat_orders), to_dlpack(flat_words), torch.get_num_threads())
-    return words
+    result, flat_source, flat_result = _paired(source, dtype)
+    getattr(compiled(), name)(engine.plain, to_dlpack(flat_source), to_dlpack(flat_result), torch.get_num_threads())
+    return result
 
 
 def _paired(source: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -6,6 +6,10 @@
 
 namespace lns {
 
+inline int64_t ceiling(int64_t n, int64_t step) {
+    return (n + step - 1) / step;
+}
+
 constexpr int exponential_terms = 8, series_terms = 9;
 
 // Constants of the exact Gaussian logarithms: see curves.py.
@@ -81,6 +85,14 @@ struct Factors {
     int64_t batches, rows, terms, columns;
     const void *a = nullptr, *b;
     int64_t a_strides[3], b_strides[3];  // in elements: batch, row and term of a; batch, term and column of b
+
+    int64_t results() const { return batches * rows * columns; }
+    int64_t place_in_a(int64_t batch, int64_t row, int64_t term) const {
+        return batch * a_strides[0] + row * a_strides[1] + term * a_strides[2];
+    }
+    int64_t place_in_b(int64_t batch, int64_t term, int64_t column) const {
+        return batch * b_strides[0] + term * b_strides[1] + column * b_strides[2];
+    }
 };
 
 // Their sums as words.

@@ -106,7 +106,7 @@ Undecided shared(int64_t tasks, int threads, F &&function) {
 // The same over `total` elements, which take so long each, for function(first, count, undecided).
 template <class F>
 Undecided in_steps(int64_t total, double ns, int threads, F &&function) {
-    return shared((total + step - 1) / step, threads_for(double(total) * ns, threads),
+    return shared(ceiling(total, step), threads_for(double(total) * ns, threads),
                   [&](int64_t task, Undecided &undecided) {
                       function(task * step, std::min(step, total - task * step), undecided);
                   });
@@ -226,10 +226,6 @@ void take(const Format &format, const std::optional<Words> &a, const Words &b, F
     }
 }
 
-double terms_of(const Factors &factors) {
-    return double(factors.batches * factors.rows * factors.columns * factors.terms);
-}
-
 Undecided product(const Format &format, const Format &wide, int guard_bits, bool tree, const std::optional<Words> &a,
                   const Words &b, const Words &out, int threads) {
     Product p;
@@ -245,8 +241,8 @@ Undecided product(const Format &format, const Format &wide, int guard_bits, bool
     p.tree = tree;
     p.out = out.data();
     for (int i = 0; i < 3; ++i) p.out_strides[i] = out.stride(i);
-    if (p.batches * p.rows * p.columns == 0) return {};
-    p.threads = threads_for(terms_of(p) * addition_ns(wide.gaussian), threads);
+    if (p.results() == 0) return {};
+    p.threads = threads_for(double(p.results() * p.terms) * addition_ns(wide.gaussian), threads);
     const Kernels *kernels = chosen;
     return shared(kernels->product_tasks(p), p.threads,
                   [&](int64_t task, Undecided &undecided) { kernels->product(p, task, undecided); });
@@ -256,10 +252,9 @@ void accumulate(const Format &format, const Integers &antilog, int64_t shift, in
                 const std::optional<Words> &a, const Words &b, const Limbs &out, int threads) {
     Accumulation s;
     take(format, a, b, s);
-    const int64_t results = s.batches * s.rows * s.columns;
     check(antilog.size() == size_t(1) << format.gaussian.frac_bits,
           "there must be one antilogarithm for each fraction");
-    check(int64_t(out.shape(1)) == results, "there must be as many registers as results");
+    check(int64_t(out.shape(1)) == s.results(), "there must be as many registers as results");
     const int64_t most = (format.max_field() >> format.gaussian.frac_bits) + shift;
     check(significand_bits <= 63 &&
               int64_t(out.shape(0)) > std::max<int64_t>(0, most) / 32 + digits_of_term(significand_bits) - 1,
@@ -270,9 +265,9 @@ void accumulate(const Format &format, const Integers &antilog, int64_t shift, in
     s.significand_bits = significand_bits;
     s.limbs = out.shape(0);
     s.out = out.data();
-    if (results == 0) return;
+    if (s.results() == 0) return;
     const Kernels *kernels = chosen;
-    shared(kernels->accumulate_tasks(s), threads_for(terms_of(s) * fixed_ns, threads),
+    shared(kernels->accumulate_tasks(s), threads_for(double(s.results() * s.terms) * fixed_ns, threads),
            [&](int64_t task, Undecided &) { kernels->accumulate(s, task); });
 }
 

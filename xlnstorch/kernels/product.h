@@ -16,6 +16,7 @@
 
 namespace LNS_ISA {
 
+using lns::ceiling;
 using lns::Product;
 
 // Of a task at most; and fewer rows, but no fewer than that, where there would be no task for each thread.
@@ -31,10 +32,6 @@ constexpr int widest = sizeof(T) == 4 ? 8 : 4;
 
 template <class T>
 constexpr int64_t panel = widest<T> * lanes<T>;
-
-inline int64_t ceiling(int64_t n, int64_t step) {
-    return (n + step - 1) / step;
-}
 
 // The least and the largest nonzero magnitude among codes.
 template <class T>
@@ -205,18 +202,17 @@ class ProductRun {
 
     void fill(int64_t term, int64_t count, int64_t index, Panel<T> &to) const {
         const int64_t column = column_ + start_of(index) * lanes<T>;
-        const int64_t first = batch_ * p_.b_strides[0] + term * p_.b_strides[1] + column * p_.b_strides[2];
+        const int64_t first = p_.place_in_b(batch_, term, column);
         to.fill(*p_.format, p_.guard_bits, p_.b, first, count, p_.b_strides[1], p_.b_strides[2], columns_of(index),
                 width_of(index));
     }
 
     void pack(int64_t term, int64_t terms, Extremes<T> &extremes) {
         const T bias = T(4 * (p_.format->bias() << p_.guard_bits));
-        const int64_t first = batch_ * p_.a_strides[0] + row_ * p_.a_strides[1] + term * p_.a_strides[2];
         int64_t zeros = 0;
         for (int64_t row = 0; row < rows_; ++row) {
             T *codes = a_.data() + row * depth;
-            load_codes(*p_.format, p_.a, first + row * p_.a_strides[1], p_.a_strides[2], terms, codes);
+            load_codes(*p_.format, p_.a, p_.place_in_a(batch_, row_ + row, term), p_.a_strides[2], terms, codes);
             if (p_.guard_bits) widen_codes(codes, terms, p_.guard_bits);
             extremes.take(codes, terms);
             for (int64_t k = 0; k < terms; ++k) {
